@@ -1,0 +1,71 @@
+"""The command line: `bp COMMAND ...`. One file per command; this one finds it, runs it, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from backproof import __version__
+from backproof.cli.command import Command, Exit, Parser
+from backproof.errors import BackproofError, UsageError
+
+COMMANDS = (
+    Command("certify", "check a recorded graph's backward pass by identity testing", "backproof.cli.certify"),
+    Command("prove", "have the proof kernel recompute a graph's gradients", "backproof.cli.prove"),
+)
+
+
+def _usage() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    rows = "\n".join(f"  {command.name:<{width}}  {command.says}" for command in COMMANDS)
+    return (
+        "usage: bp COMMAND [arguments]\n\n"
+        "Makes a neural network's training step checkable.\n\n"
+        f"commands:\n{rows}\n\n"
+        "'bp COMMAND --help' explains one. Exit codes: 0 holds, 1 does not hold, 2 cannot be read, 3 wrong usage.\n"
+    )
+
+
+def _find(name: str) -> Command:
+    for command in COMMANDS:
+        if command.name == name:
+            return command
+    import difflib
+
+    near = difflib.get_close_matches(name, [command.name for command in COMMANDS], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(c.name for c in COMMANDS)}"
+    raise UsageError(f"unknown command {name!r}; {hint}")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line and return its exit code; errors are raised."""
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(_usage(), end="")
+        return Exit.HOLDS
+    if arguments[0] in {"-v", "--version"}:
+        print(__version__)
+        return Exit.HOLDS
+    command = _find(arguments[0])
+    module = command.load()
+    parser = Parser(prog=f"bp {command.name}", description=module.__doc__)
+    module.arguments(parser)
+    return module.run(parser.parse_args(arguments[1:]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The entry point of `bp`: every error becomes a message on stderr and an exit code, never a traceback."""
+    try:
+        return run(sys.argv[1:] if arguments is None else arguments)
+    except BackproofError as error:
+        print(f"bp: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone; nothing is left to say to it
+        return Exit.HOLDS
+    except KeyboardInterrupt:
+        print("bp: interrupted; nothing half written is kept", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Every exception of backproof, drawn as a tree. An error is what the *caller* can mend; a wrong number is a
+finding in a verdict, never an exception.
+
+    BackproofError
+    ├── UsageError         what was asked for makes no sense                      exit 3
+    ├── InputError         what was given cannot be read                          exit 2
+    ├── MissingToolError   a program or an optional package is not installed      exit 2
+    ├── GraphError         a graph that breaks a rule of the language
+    ├── DomainError        an operation that this domain of numbers does not have
+    └── SessionError       a session used against its rules
+"""
+
+from __future__ import annotations
+
+
+class BackproofError(Exception):
+    """The root of every error that backproof raises on purpose."""
+
+    exit_code = 2
+
+
+class UsageError(BackproofError):
+    """What was asked for makes no sense: an unknown command, flag or value."""
+
+    exit_code = 3
+
+
+class InputError(BackproofError):
+    """What was given cannot be read: missing, truncated, malformed, too large or hostile."""
+
+
+class MissingToolError(BackproofError):
+    """A program or an optional package that the request needs is not installed."""
+
+
+class GraphError(BackproofError):
+    """A graph that breaks a rule of the language: a wrong shape, an unknown name, a leaf after a node."""
+
+
+class DomainError(BackproofError):
+    """An operation that this domain of numbers does not have, such as exp over the rationals."""
+
+
+class SessionError(BackproofError):
+    """A session used against its rules: a stale reference, a wrong seed, a leaf after a node."""
