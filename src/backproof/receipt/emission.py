@@ -84,7 +84,13 @@ def _entries(
 ) -> list[str]:
     if not isinstance(value, Mapping):
         raise _wrong(path, "an object", value)
-    return [f"{quote(key)}:{_write(kind, _get(value, key, path), _join(path, key), orders)}" for key in keys]
+    return [_pair(key, kind, value, path, orders) for key in keys]
+
+
+def _pair(key: str, kind: Kind, held: Mapping[str, Any], path: str, orders: Mapping[str, list[str]]) -> str:
+    if key not in held:
+        raise EmissionError(f"{_join(path, key)} is missing; canonical bytes cannot be written without it")
+    return f"{quote(key)}:{_write(kind, held[key], _join(path, key), orders)}"
 
 
 def _is_written(field: Field, value: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ def quote(text: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """A document on one line, without a space, as JSON.stringify writes it; NaN and infinities become null."""
+    """A document on one line, as JSON.stringify writes it; NaN and infinities become null."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{quote(str(key))}:{compact(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

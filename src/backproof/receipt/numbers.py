@@ -75,7 +75,7 @@ def _check_range(value: object, exponent: int) -> None:
 
 
 def js_number(value: float) -> str:
-    """The text that JavaScript gives a number: shortest digits, an exponent only below 1e-6 or from 1e21 on."""
+    """The text that JavaScript gives a number: shortest digits, exponents below 1e-6 and from 1e21."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**21:
         return str(value)
     value = float(value)

@@ -68,7 +68,7 @@ def fixture_status(n: int) -> Record:
 
 
 def attestor() -> Record:
-    """Who computed the numbers, who checked them, from which file they were imported, and digests over the receipt."""
+    """Who computed the numbers, who checked them, what they were imported from, and digests."""
     identity = Record(
         (
             Field("kind", Text(among=("framework", "engine", "hand_derivation"))),
