@@ -1,1 +1,1 @@
-
+"""The language: types, primitives, graphs, and backpropagation as a definition."""

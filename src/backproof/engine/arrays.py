@@ -1,0 +1,211 @@
+"""Kernels over arrays: the functions that the primitives' forward formulas are made of.
+
+`Kernels` asks nothing of a namespace but the Array API standard (NumPy, CuPy, torch, JAX ...); `NumPyKernels` does some of them
+faster. No kernel changes its operands.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from backproof.errors import DomainError
+from backproof.ir.tensor import Tensor
+from backproof.ir.types import Shape
+
+Array = Any
+
+# Kernels that are functions of the standard, under the standard's names.
+STANDARD = (
+    *("add", "subtract", "multiply", "divide", "negative", "pow", "abs", "sign", "where", "maximum", "minimum"),
+    *("exp", "log", "log1p", "expm1", "sqrt", "tanh", "sin", "cos"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("logical_and", "logical_or", "logical_not"),
+    *("matmul", "reshape", "permute_dims", "broadcast_to", "concat", "stack", "flip", "argsort"),
+    *("sum", "max", "min", "prod", "cumulative_sum"),
+)
+
+
+class Kernels:
+    """The kernels of an Array-API namespace, with one floating type."""
+
+    def __init__(self, xp: Any, dtype: str) -> None:
+        self.xp = xp
+        self.real = getattr(xp, dtype)
+        self.kinds = {"real": self.real, "int": xp.int64, "bool": xp.bool}
+        for name in STANDARD:
+            if not hasattr(type(self), name):
+                setattr(self, name, getattr(xp, name))
+
+    # ── making values ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leaf(self, given: Any, kind: str) -> Array:
+        """What a user gives, as an array of the right kind. Never a copy that could go stale: always a copy of its own."""
+        return self.xp.asarray(given, dtype=self.kinds[kind], copy=True)
+
+    def array(self, value: Array) -> np.ndarray[Any, Any]:
+        """As a NumPy array."""
+        return np.asarray(value)
+
+    def number(self, value: float) -> Array:
+        """One real number."""
+        return self.xp.asarray(value, dtype=self.real)
+
+    def constant(self, value: Any, shape: Shape) -> Array:
+        """One number everywhere, or a tensor."""
+        if isinstance(value, Tensor):
+            return self.leaf(value.array, value.kind)
+        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "real"
+        return self.xp.full(tuple(shape), value, dtype=self.kinds[kind])
+
+    def zeros(self, shape: Shape, like: Array) -> Array:
+        """Zeros of the kind of `like`."""
+        return self.xp.zeros(tuple(shape), dtype=like.dtype)
+
+    def integers(self, size: int) -> Array:
+        """0, 1, 2, ..."""
+        return self.xp.arange(size, dtype=self.xp.int64)
+
+    def cast(self, x: Array, to: str) -> Array:
+        """Another kind; a floating format changes nothing here."""
+        return self.xp.astype(x, self.kinds[to]) if to in self.kinds else x
+
+    # ── functions that the standard lacks ───────────────────────────────────────────────────────────────────────────
+
+    def rsqrt(self, x: Array) -> Array:
+        """1/√x."""
+        return self.divide(self.number(1.0), self.sqrt(x))
+
+    def sigmoid(self, x: Array) -> Array:
+        """1/(1 + e⁻ˣ), without overflow on either side."""
+        decay = self.exp(self.negative(self.abs(x)))
+        one = self.number(1.0)
+        top = self.where(x >= 0, one, decay)
+        return self.divide(top, self.add(one, decay))
+
+    def erf(self, x: Array) -> Array:
+        """The error function."""
+        special = getattr(self.xp, "special", None) or getattr(self.xp, "erf", None)
+        if special is None:
+            from scipy.special import erf
+
+            return self.xp.asarray(erf(self.array(x)), dtype=self.real)
+        return special.erf(x) if hasattr(special, "erf") else special(x)
+
+    def logsumexp(self, x: Array, axis: tuple[int, ...]) -> Array:
+        """ln Σ eˣ, shifted by the maximum, which may be −∞ everywhere."""
+        top = self.xp.max(x, axis=axis, keepdims=True)
+        shift = self.where(self.xp.isfinite(top), top, self.number(0.0))
+        total = self.xp.sum(self.exp(self.subtract(x, shift)), axis=axis)
+        return self.add(self.log(total), self.reshape(shift, tuple(total.shape)))
+
+    # ── indices ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def argmax(self, x: Array, axis: int) -> Array:
+        """Where x is largest; the first of equals."""
+        return self.xp.astype(self.xp.argmax(x, axis=axis), self.xp.int64)
+
+    def argmax_of(self, x: Array, allowed: Array, axis: int) -> Array:
+        """Where x is largest among what is allowed; the first of equals."""
+        lowest = self.xp.asarray(-math.inf, dtype=self.real)
+        # What is allowed and −∞ itself must still win over what is not allowed, so the mask breaks the tie.
+        masked = self.where(allowed, x, lowest)
+        best = self.xp.argmax(masked, axis=axis)
+        chosen = self.take_along_axis(allowed, self.xp.expand_dims(best, axis=axis), axis=axis)
+        first = self.xp.argmax(self.xp.astype(allowed, self.real), axis=axis)
+        return self.where(self.xp.squeeze(chosen, axis=axis), best, first)
+
+    def take(self, x: Array, index: Array, axis: int) -> Array:
+        """x[..., index, ...] for an index of any shape."""
+        flat = self.xp.take(x, self.reshape(index, (math.prod(index.shape),)), axis=axis)
+        return self.reshape(flat, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+
+    def take_along_axis(self, x: Array, index: Array, axis: int) -> Array:
+        """x[.., index[.., i, ..], ..]."""
+        return self.xp.take_along_axis(x, index, axis=axis)
+
+    def scatter_add(self, index: Array, updates: Array, axis: int, size: int) -> Array:
+        """y[..., index, ...] += updates, as a product with the 0-1 matrix of the index."""
+        count = math.prod(index.shape)
+        lead, trail = tuple(updates.shape[:axis]), tuple(updates.shape[axis + len(index.shape) :])
+        hit = self.reshape(index, (1, count)) == self.reshape(self.integers(size), (size, 1))
+        flat = self.reshape(updates, (math.prod(lead), count, math.prod(trail)))
+        found = self.matmul(self.broadcast_to(self.xp.astype(hit, self.real), (math.prod(lead), size, count)), flat)
+        return self.reshape(found, (*lead, size, *trail))
+
+    def scatter_along(self, index: Array, updates: Array, axis: int, size: int) -> Array:
+        """y[.., index[.., i, ..], ..] += updates[.., i, ..]."""
+        last = (*(a for a in range(len(updates.shape)) if a != axis), axis)
+        back = tuple(last.index(a) for a in range(len(last)))
+        where, what = self.permute_dims(index, last), self.permute_dims(updates, last)
+        shape = tuple(what.shape)
+        rows, count = math.prod(shape[:-1]), shape[-1]
+        # Each row writes into a stretch of its own; what points nowhere is sent nowhere.
+        where = self.reshape(where, (rows, count))
+        inside = (where >= 0) & (where < size)
+        offset = self.reshape(self.integers(rows) * size, (rows, 1))
+        flat = self.where(inside, where + offset, self.zeros((rows, count), like=where) - 1)
+        found = self.scatter_add(self.reshape(flat, (rows * count,)), self.reshape(what, (rows * count,)), 0, rows * size)
+        return self.permute_dims(self.reshape(found, (*shape[:-1], size)), back)
+
+
+class NumPyKernels(Kernels):
+    """NumPy, with its own faster ways."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__(np, dtype)
+
+    def leaf(self, given: Any, kind: str) -> Array:
+        try:
+            found = np.array(given, dtype=None if isinstance(given, np.ndarray) else self.kinds[kind])
+        except (TypeError, ValueError) as error:
+            raise DomainError(f"cannot read {type(given).__name__} as {kind} numbers: {error}") from None
+        if kind == "int" and found.dtype.kind == "f" and not (found == np.floor(found)).all():
+            raise DomainError("expected whole numbers, got fractions")
+        if found.dtype.kind not in "fiub":
+            raise DomainError(f"cannot read an array of {found.dtype} as {kind} numbers")
+        return np.ascontiguousarray(found, dtype=self.kinds[kind]).reshape(found.shape)
+
+    @staticmethod
+    @lru_cache(maxsize=512)
+    def _everywhere(value: Any, dtype: Any, shape: Shape, sign: float) -> Array:
+        del sign  # 0.0 and −0.0 are equal, and must not share an entry
+        return np.broadcast_to(np.asarray(value, dtype=dtype), shape)
+
+    def constant(self, value: Any, shape: Shape) -> Array:
+        if isinstance(value, Tensor):
+            return value.array.astype(self.kinds[value.kind], copy=False)
+        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "real"
+        return self._everywhere(value, self.kinds[kind], tuple(shape), math.copysign(1.0, value))
+
+    def erf(self, x: Array) -> Array:
+        from scipy.special import erf
+
+        return erf(x)
+
+    def take(self, x: Array, index: Array, axis: int) -> Array:
+        return np.take(x, index, axis=axis)
+
+    def scatter_add(self, index: Array, updates: Array, axis: int, size: int) -> Array:
+        count = index.size
+        lead, trail = updates.shape[:axis], updates.shape[axis + index.ndim :]
+        flat = np.moveaxis(updates.reshape(math.prod(lead), count, math.prod(trail)), 1, 0)
+        flat = np.ascontiguousarray(flat).reshape(count, -1)
+        where = index.reshape(count)
+        inside = (where >= 0) & (where < size)
+        if not inside.all():
+            where, flat = where[inside], flat[inside]
+        found = self.add_rows(where, flat, size)
+        shaped = found.reshape(size, math.prod(lead), math.prod(trail))
+        return np.moveaxis(shaped, 0, 1).reshape(*lead, size, *trail)
+
+    def add_rows(self, where: Array, rows: Array, size: int) -> Array:
+        """Rows added up by index, each index in order of appearance."""
+        if rows.shape[1] == 1 and rows.dtype == np.float64:
+            return np.bincount(where, weights=rows[:, 0], minlength=size).reshape(size, 1)
+        found = np.zeros((size, rows.shape[1]), dtype=rows.dtype)
+        np.add.at(found, where, rows)
+        return found

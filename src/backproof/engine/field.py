@@ -1,0 +1,276 @@
+"""Kernels over the integers modulo p = 2⁶¹ − 1, for identity testing.
+
+Sums and products are those of the field, so an identity that holds for all numbers holds here, and one that does not fails at
+random elements but with probability (degree)/p. Functions that are not rational are *symbols*: a keyed random function of the
+field element, the same for equal arguments. Decisions (comparisons, argmax, ...) are keyed random too: every branch is tried.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backproof.engine.arrays import NumPyKernels
+from backproof.errors import DomainError
+from backproof.ir.tensor import Tensor
+from backproof.ir.types import Shape
+
+P = (1 << 61) - 1
+Array = NDArray[np.uint64]
+
+_P = np.uint64(P)
+_61 = np.uint64(61)
+_LOW32 = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+_LIMB = 21
+_MASK = np.uint64((1 << _LIMB) - 1)
+_BLOCK = 1024  # products of 21-bit limbs, summed over this many terms, stay below 2⁵³
+
+SYMBOLS = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign")
+
+
+def reduce(x: Array) -> Array:
+    """Any uint64 as a field element: 2⁶¹ = 1."""
+    x = (x & _P) + (x >> _61)
+    return x - _P * (x >= _P)
+
+
+def rotate(x: Array, k: int) -> Array:
+    """2ᵏ·x for a field element x: a rotation of its 61 bits."""
+    k %= 61
+    if k == 0:
+        return x
+    return reduce(((x << np.uint64(k)) & _P) | (x >> np.uint64(61 - k)))
+
+
+def add(a: Array, b: Array) -> Array:
+    """a + b."""
+    return reduce(a + b)
+
+
+def negative(a: Array) -> Array:
+    """−a."""
+    return (_P - a) * (a != 0)
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """a·b, through halves of 32 and 29 bits."""
+    a_low, a_high, b_low, b_high = a & _LOW32, a >> _32, b & _LOW32, b >> _32
+    middle = add(reduce(a_low * b_high), reduce(a_high * b_low))
+    return add(add(reduce(a_low * b_low), rotate(middle, 32)), rotate(reduce(a_high * b_high), 64))
+
+
+def power(a: Array, exponent: int) -> Array:
+    """a to a fixed whole power."""
+    found, square = np.ones_like(a), a
+    while exponent:
+        if exponent & 1:
+            found = multiply(found, square)
+        square = multiply(square, square)
+        exponent >>= 1
+    return found
+
+
+def inverse(a: Array) -> Array:
+    """1/a, and 0 for 0: three products an element, and one power for all, by pairing up."""
+    flat = a.reshape(-1)
+    zero = flat == 0
+    return np.where(zero, flat, _inverses(np.where(zero, np.uint64(1), flat))).reshape(a.shape)
+
+
+def _inverses(x: Array) -> Array:
+    if x.size <= 8:
+        return power(x, P - 2)
+    half = (x.size + 1) // 2
+    left, right = x[:half], np.concatenate([x[half:], np.ones(2 * half - x.size, dtype=np.uint64)])
+    both = _inverses(multiply(left, right))
+    return np.concatenate([multiply(both, right), multiply(both, left)])[: x.size]
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """a @ b, through nine products of 21-bit limbs in float64, each exact whatever the order of its sums."""
+    terms = a.shape[-1]
+    total: Array | None = None
+    for begin in range(0, terms, _BLOCK):
+        part = _matmul_block(a[..., begin : begin + _BLOCK], b[..., begin : begin + _BLOCK, :])
+        total = part if total is None else add(total, part)
+    if total is None:
+        return np.zeros((*a.shape[:-1], b.shape[-1]), dtype=np.uint64)
+    return total
+
+
+def _limbs(x: Array) -> list[NDArray[np.float64]]:
+    return [((x >> np.uint64(_LIMB * i)) & _MASK).astype(np.float64) for i in range(3)]
+
+
+def _matmul_block(a: Array, b: Array) -> Array:
+    left, right = _limbs(a), _limbs(b)
+    total: Array | None = None
+    for weight in range(5):
+        for i in range(max(0, weight - 2), min(2, weight) + 1):
+            product = reduce((left[i] @ right[weight - i]).astype(np.uint64))
+            part = rotate(product, _LIMB * weight)
+            total = part if total is None else add(total, part)
+    assert total is not None  # there is always a product of limbs
+    return total
+
+
+def total_of(x: Array, axis: Any) -> Array:
+    """Σ x: the halves are summed apart, which cannot overflow below 2³² terms."""
+    low = np.sum(x & _LOW32, axis=axis, dtype=np.uint64)
+    high = np.sum(x >> _32, axis=axis, dtype=np.uint64)
+    return add(reduce(np.asarray(low)), rotate(reduce(np.asarray(high)), 32))
+
+
+def element(value: float) -> int:
+    """A number of a graph as a field element: every finite float is a fraction of whole numbers."""
+    if not math.isfinite(value):
+        raise DomainError(f"{value} has no counterpart in a finite field")
+    top, bottom = float(value).as_integer_ratio()
+    return top * pow(bottom, -1, P) % P
+
+
+class FieldKernels(NumPyKernels):
+    """Arrays of field elements. `seed` keys the symbols and the decisions."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__("float64")
+        self.real = np.uint64
+        self.kinds = {"real": np.uint64, "int": np.int64, "bool": np.bool_}
+        self.seed = seed
+        self.symbols_used = 0
+        self._keys: dict[str, NDArray[np.uint64]] = {}
+        self.add, self.negative, self.multiply, self.matmul = add, negative, multiply, matmul
+        for name in SYMBOLS:
+            setattr(self, name, self._symbol_named(name))
+        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+            setattr(self, name, self._decision_named(name))
+
+    # ── symbols and decisions ───────────────────────────────────────────────────────────────────────────────────────
+
+    def symbol(self, name: str, x: Array) -> Array:
+        """A random function of field elements, keyed by its name: splitmix64's finaliser, over x and the key."""
+        self.symbols_used += x.size
+        return reduce(self._mixed(name, x))
+
+    def _mixed(self, name: str, x: Array) -> Array:
+        if name not in self._keys:
+            digest = np.random.SeedSequence([self.seed, *name.encode()]).generate_state(2, np.uint64)
+            self._keys[name] = digest
+        first, second = self._keys[name]
+        with np.errstate(over="ignore"):  # NumPy speaks of it for single numbers only; here it is meant
+            z = (x + first) * np.uint64(0x9E3779B97F4A7C15) ^ second
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+    def _symbol_named(self, name: str) -> Any:
+        return lambda x: self.symbol(name, x)
+
+    def _decision_named(self, name: str) -> Any:
+        plain = getattr(np, name)
+
+        def decide(a: Array, b: Array) -> Any:
+            if a.dtype != np.uint64:
+                return plain(a, b)  # of indices, which are numbers and not field elements
+            return (self._mixed(name, add(a, multiply(b, np.uint64(0x1234567)))) & np.uint64(1)).astype(np.bool_)
+
+        return decide
+
+    def _pair(self, name: str, a: Array, b: Array) -> Array:
+        return self.symbol(name, add(self.symbol(name + " of", a), b))
+
+    # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leaf(self, given: Any, kind: str) -> Array:
+        found = np.asarray(given)
+        if kind != "real" or found.dtype == np.uint64:
+            return found.astype(self.kinds[kind])
+        return np.vectorize(element, otypes=[np.uint64])(found.astype(np.float64))
+
+    def array(self, value: Array) -> Any:
+        return value
+
+    def number(self, value: float) -> Array:
+        if not math.isfinite(value):  # a mask's −∞ is a symbol like any other
+            return self.symbol(f"the number {value}", np.zeros((), dtype=np.uint64))
+        return np.asarray(element(value), dtype=np.uint64)
+
+    def constant(self, value: Any, shape: Shape) -> Array:
+        if isinstance(value, Tensor):
+            return self.leaf(value.array, value.kind)
+        if isinstance(value, (bool, int)):
+            return np.full(shape, value, dtype=np.bool_ if isinstance(value, bool) else np.int64)
+        return np.broadcast_to(self.number(value), shape)
+
+    def cast(self, x: Any, to: str) -> Any:
+        if to not in self.kinds or x.dtype == self.kinds[to]:
+            return x
+        if to == "real":
+            return np.where(x.astype(np.int64) < 0, P - np.abs(x.astype(np.int64)), x.astype(np.int64)).astype(np.uint64)
+        if x.dtype == np.uint64:
+            return (self._mixed("cast", x) & np.uint64(1)).astype(self.kinds[to])
+        return x.astype(self.kinds[to])
+
+    # ── arithmetic ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        return add(a, negative(b))
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return multiply(a, inverse(b))
+
+    def pow(self, a: Array, b: Array) -> Array:
+        return self._pair("pow", a, b)
+
+    def maximum(self, a: Array, b: Array) -> Array:
+        return np.where(self._decision_named("greater")(a, b), a, b)
+
+    def minimum(self, a: Array, b: Array) -> Array:
+        return np.where(self._decision_named("less")(a, b), a, b)
+
+    def sum(self, x: Array, axis: tuple[int, ...]) -> Array:
+        return total_of(x, axis) if axis else x
+
+    def prod(self, x: Array, axis: tuple[int, ...]) -> Array:
+        moved = np.moveaxis(x, axis, range(len(axis))).reshape(-1, *(n for a, n in enumerate(x.shape) if a not in axis))
+        found = np.ones(moved.shape[1:], dtype=np.uint64)
+        for part in moved:
+            found = multiply(found, part)
+        return found
+
+    def cumulative_sum(self, x: Array, axis: int) -> Array:
+        low = np.cumsum(x & _LOW32, axis=axis, dtype=np.uint64)
+        high = np.cumsum(x >> _32, axis=axis, dtype=np.uint64)
+        return add(reduce(low), rotate(reduce(high), 32))
+
+    def max(self, x: Array, axis: tuple[int, ...]) -> Array:
+        return self.symbol("max", self.sum(self.symbol("max of", x), axis))
+
+    def min(self, x: Array, axis: tuple[int, ...]) -> Array:
+        return self.symbol("min", self.sum(self.symbol("min of", x), axis))
+
+    def logsumexp(self, x: Array, axis: tuple[int, ...]) -> Array:
+        return self.log(self.sum(self.exp(x), axis))
+
+    # ── indices ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def argmax(self, x: Array, axis: int) -> Any:
+        return np.argmax(self._mixed("argmax", x), axis=axis)
+
+    def argmax_of(self, x: Array, allowed: Any, axis: int) -> Any:
+        return np.argmax(np.where(allowed, self._mixed("argmax", x) >> np.uint64(1), np.uint64(0)), axis=axis)
+
+    def argsort(self, x: Array, axis: int, *, descending: bool, stable: bool) -> Any:
+        del descending, stable
+        return np.argsort(self._mixed("argsort", x), axis=axis, kind="stable")
+
+    def add_rows(self, where: Any, rows: Array, size: int) -> Array:
+        low = np.zeros((size, rows.shape[1]), dtype=np.uint64)
+        high = np.zeros_like(low)
+        np.add.at(low, where, rows & _LOW32)
+        np.add.at(high, where, rows >> _32)
+        return add(reduce(low), rotate(reduce(high), 32))

@@ -1,0 +1,239 @@
+"""A graph as text and as JSON, and back; and the digest that names it.
+
+    %0 x = leaf : real[2,3]
+    %1 w = leaf : real[3,4]
+    %2 = dot_general(%0, %1, contract=[[1], [0]], batch=[[], []]) : real[2,4]
+    %3 y = tanh(%2) : real[2,4]
+    output %3
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any
+
+from backproof.errors import GraphError, InputError
+from backproof.ir.graph import Graph, Leaf, Node, freeze
+from backproof.ir.tensor import Tensor
+from backproof.ir.types import KINDS, Type
+
+FORMAT = "backproof.graph.v1"
+
+# ── parameters as JSON ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return {value.kind: [_plain(number) for number in value.array.ravel().tolist()], "shape": list(value.shape)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_unplain(item) for item in value)
+    if not isinstance(value, dict):
+        return freeze(value)
+    if set(value) == {"float"} and value["float"] in ("inf", "-inf", "nan"):
+        return float(value["float"])
+    kinds = [kind for kind in KINDS if kind in value]
+    if len(kinds) != 1 or set(value) != {kinds[0], "shape"}:
+        raise GraphError(f"not a parameter: {str(value)[:80]}")
+    numbers, shape = _unplain(value[kinds[0]]), _unplain(value["shape"])
+    import numpy as np
+
+    flat = np.array(numbers, dtype={"real": float, "int": np.int64, "bool": bool}[kinds[0]])
+    if flat.size != math.prod(shape):
+        raise GraphError(f"a tensor of shape {list(shape)} with {flat.size} numbers")
+    return Tensor.of(flat.reshape(shape))
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def to_json(graph: Graph) -> str:
+    """The graph as JSON, one line per value, to be read by `from_json`."""
+    leaves = [json.dumps({"type": str(leaf.type), "name": leaf.name}, ensure_ascii=False) for leaf in graph.leaves]
+    nodes = [
+        json.dumps(
+            {
+                "op": node.op,
+                "arguments": list(node.arguments),
+                "params": {key: _plain(value) for key, value in node.params},
+                "name": node.name,
+            },
+            ensure_ascii=False,
+        )
+        for node in graph.nodes
+    ]
+    return (
+        f'{{"format": "{FORMAT}",\n "leaves": [\n  '
+        + ",\n  ".join(leaves)
+        + '],\n "nodes": [\n  '
+        + ",\n  ".join(nodes)
+        + f'],\n "outputs": {list(graph.outputs)}}}\n'
+    )
+
+
+def from_json(text: str | bytes) -> Graph:
+    """The graph that `to_json` wrote; anything else is refused with the place and the reason."""
+    try:
+        data = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not a graph in JSON: {error}") from None
+    expect = _Expect()
+    expect.keys(data, "the graph", {"format", "leaves", "nodes", "outputs"})
+    if data["format"] != FORMAT:
+        raise InputError(f"format: said {data['format']!r}; this version reads {FORMAT!r}")
+    leaves, nodes = [], []
+    for i, leaf in enumerate(expect.list(data["leaves"], "leaves")):
+        expect.keys(leaf, f"leaves[{i}]", {"type", "name"})
+        leaves.append(Leaf(Type.parse(expect.text(leaf["type"], f"leaves[{i}].type")), expect.text(leaf["name"], f"leaves[{i}].name")))
+    for i, node in enumerate(expect.list(data["nodes"], "nodes")):
+        place = f"nodes[{i}]"
+        expect.keys(node, place, {"op", "arguments", "params", "name"})
+        if not isinstance(node["params"], dict):
+            raise InputError(f"{place}.params: expected an object, found {type(node['params']).__name__}")
+        params = tuple((key, _unplain(value)) for key, value in node["params"].items())
+        arguments = expect.integers(node["arguments"], f"{place}.arguments")
+        nodes.append(Node(expect.text(node["op"], f"{place}.op"), arguments, params, expect.text(node["name"], f"{place}.name")))
+    return Graph(tuple(leaves), tuple(nodes), expect.integers(data["outputs"], "outputs"))
+
+
+class _Expect:
+    """Checks on what came from outside, each with the place in its message."""
+
+    def keys(self, value: Any, place: str, keys: set[str]) -> None:
+        if not isinstance(value, dict):
+            raise InputError(f"{place}: expected an object, found {type(value).__name__}")
+        if set(value) != keys:
+            raise InputError(f"{place}: expected the keys {sorted(keys)}, found {sorted(value)}")
+
+    def list(self, value: Any, place: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise InputError(f"{place}: expected a list, found {type(value).__name__}")
+        return value
+
+    def text(self, value: Any, place: str) -> str:
+        if not isinstance(value, str):
+            raise InputError(f"{place}: expected text, found {type(value).__name__}")
+        return value
+
+    def integers(self, value: Any, place: str) -> tuple[int, ...]:
+        if not isinstance(value, list) or any(type(item) is not int for item in value):
+            raise InputError(f"{place}: expected a list of whole numbers, found {str(value)[:60]}")
+        return tuple(value)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
+    return found
+
+
+# ── text ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_LINE = re.compile(r"%(\d+)(?: (\S+))? = (\w+)(?:\((.*)\))? : (\S+)")
+_NAME = re.compile(r"[^\s=%()]+")
+
+
+def to_text(graph: Graph) -> str:
+    """The graph as lines that a person reads and `from_text` reads back."""
+    lines = []
+    for value, kind in enumerate(graph.types):
+        node, name = graph.node(value), graph.name(value)
+        label = f"%{value}" if name.startswith("%") else f"%{value} {_printable(name)}"
+        if node is None:
+            lines.append(f"{label} = leaf : {kind}")
+            continue
+        given = [f"%{argument}" for argument in node.arguments]
+        given += [f"{key}={json.dumps(_plain(item), ensure_ascii=False)}" for key, item in node.params]
+        lines.append(f"{label} = {node.op}({', '.join(given)}) : {kind}")
+    lines.append(" ".join(["output", *(f"%{value}" for value in graph.outputs)]))
+    return "\n".join(lines) + "\n"
+
+
+def _printable(name: str) -> str:
+    return name if _NAME.fullmatch(name) else json.dumps(name).replace(" ", "\\u0020").replace("=", "\\u003d").replace("(", "\\u0028")
+
+
+def from_text(text: str) -> Graph:
+    """The graph that `to_text` wrote."""
+    leaves: list[Leaf] = []
+    nodes: list[Node] = []
+    outputs: tuple[int, ...] | None = None
+    types: list[Type] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if line.startswith("output"):
+            outputs = tuple(int(found) for found in re.findall(r"%(\d+)", line))
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None or int(match[1]) != len(types):
+            raise InputError(f"line {number}: expected '%{len(types)} = op(...) : type', found {line[:80]!r}")
+        name = json.loads(match[2]) if (match[2] or "").startswith('"') else match[2] or ""
+        types.append(Type.parse(match[5]))
+        if match[3] == "leaf":
+            if nodes:
+                raise InputError(f"line {number}: a leaf after a node; all leaves come first")
+            leaves.append(Leaf(types[-1], name))
+        else:
+            nodes.append(_read_node(number, match[3], match[4] or "", name))
+    if outputs is None:
+        raise InputError("the text ends without its line of outputs; it was cut short")
+    graph = Graph(tuple(leaves), tuple(nodes), outputs)
+    for value, (said, found) in enumerate(zip(types, graph.types, strict=True)):
+        if said != found:
+            raise InputError(f"%{value}: said to be {said}, and is {found}")
+    return graph
+
+
+def _read_node(number: int, op: str, inside: str, name: str) -> Node:
+    arguments: list[int] = []
+    params: list[tuple[str, Any]] = []
+    decoder, at = json.JSONDecoder(parse_constant=_no_constant), 0
+    while at < len(inside):
+        match = re.compile(r"%(\d+)|(\w+)=").match(inside, at)
+        if match is None:
+            raise InputError(f"line {number}: cannot read {inside[at : at + 40]!r}")
+        at = match.end()
+        if match[1] is not None:
+            arguments.append(int(match[1]))
+        else:
+            try:
+                value, at = decoder.raw_decode(inside, at)
+            except ValueError as error:
+                raise InputError(f"line {number}: parameter {match[2]}: {error}") from None
+            params.append((match[2], _unplain(value)))
+        at += 2 if inside.startswith(", ", at) else 0
+    return Node(op, tuple(arguments), tuple(params), name)
+
+
+# ── digest ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def digest(graph: Graph) -> str:
+    """sha256 of the graph's canonical form. It does not depend on names, only on what is computed and how."""
+    canonical = {
+        "format": FORMAT,
+        "leaves": [str(leaf.type) for leaf in graph.leaves],
+        "nodes": [
+            [node.op, list(node.arguments), {key: _plain(value) for key, value in node.params}] for node in graph.nodes
+        ],
+        "outputs": list(graph.outputs),
+    }
+    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
