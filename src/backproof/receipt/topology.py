@@ -1,0 +1,284 @@
+"""A receipt's network: its units, and where every parameter stands. What is wrong with it is listed, not raised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from backproof.engine.scalar import Positions, Wiring
+from backproof.receipt.formats.receipts import MAZUR_PARAMETERS
+
+LAYERS = ("input", "hidden", "output")
+WEIGHT_ROLES = {
+    "input_to_hidden_weight": ("input", "hidden"),
+    "hidden_to_output_weight": ("hidden", "output"),
+}
+BIAS_ROLES = {"hidden_bias": "hidden", "output_bias": "output"}
+EDGE_OF_ROLE = {"input_to_hidden_weight": "input_to_hidden", "hidden_to_output_weight": "hidden_to_output"}
+HIDDEN_ACTIVATIONS = ("sigmoid", "identity", "relu")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter: a weight on an edge, or a bias of some units."""
+
+    id: str
+    role: str
+    from_unit: str = ""
+    to_unit: str = ""
+    applies_to: tuple[str, ...] = ()
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether it is added rather than multiplied."""
+        return self.role in BIAS_ROLES
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with the network itself, and where it is said."""
+
+    path: str
+    message: str
+    said: Any = None
+    found: Any = None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The network of a receipt, as far as it could be read."""
+
+    units: dict[str, tuple[str, ...]]
+    parameter_order: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    activation_hidden: str
+    activation_output: str
+    loss: str
+    bias_sharing: str
+    problems: tuple[Problem, ...]
+
+    @cached_property
+    def by_id(self) -> dict[str, Parameter]:
+        """Parameters by id."""
+        return {parameter.id: parameter for parameter in self.parameters}
+
+    @cached_property
+    def edges(self) -> dict[tuple[str, str], str]:
+        """The weight on the edge between two units."""
+        return {(p.from_unit, p.to_unit): p.id for p in self.parameters if p.role in WEIGHT_ROLES}
+
+    @cached_property
+    def bias_of(self) -> dict[str, str]:
+        """The bias of a unit."""
+        return {unit: p.id for p in self.parameters if p.is_bias for unit in p.applies_to}
+
+    def weight_positions(self, layer: int) -> Positions:
+        """Where the weights into layer 1 (hidden) or 2 (output) stand in the parameter order; -1 where none is."""
+        below, above = self.units[LAYERS[layer - 1]], self.units[LAYERS[layer]]
+        place = {name: i for i, name in enumerate(self.parameter_order)}
+        rows = [[place.get(self.edges.get((a, b), ""), -1) for b in above] for a in below]
+        return np.array(rows, dtype=np.intp).reshape(len(below), len(above))
+
+    def bias_positions(self, layer: int) -> Positions:
+        """Where the biases of layer 1 (hidden) or 2 (output) stand in the parameter order; -1 where none is."""
+        place = {name: i for i, name in enumerate(self.parameter_order)}
+        return np.array(
+            [place.get(self.bias_of.get(u, ""), -1) for u in self.units[LAYERS[layer]]], dtype=np.intp
+        )
+
+    def wiring(self, *, updates_biases: bool) -> Wiring:
+        """The network as the engine takes it."""
+        updated = [
+            i
+            for i, name in enumerate(self.parameter_order)
+            if name in self.by_id and (updates_biases or not self.by_id[name].is_bias)
+        ]
+        return Wiring(
+            weights=(self.weight_positions(1), self.weight_positions(2)),
+            biases=(self.bias_positions(1), self.bias_positions(2)),
+            activations=(self.activation_hidden, self.activation_output),
+            loss=self.loss,
+            updated=np.array(updated, dtype=np.intp),
+        )
+
+
+def topology_of(document: Mapping[str, Any]) -> Topology:
+    """The network of a receipt or topology input, with the list of what is wrong with it."""
+    said = document.get("topology")
+    said = said if isinstance(said, Mapping) else {}
+    if document.get("schema_version") == "0.1.0":
+        return _mazur(said)
+    units = {layer: _names(_mapping(said.get("unit_order")).get(layer)) for layer in LAYERS}
+    parameters = tuple(
+        _parameter(entry) for entry in said.get("parameters") or () if isinstance(entry, Mapping)
+    )
+    topology = Topology(
+        units=units,
+        parameter_order=_names(said.get("parameter_order")),
+        parameters=parameters,
+        activation_hidden=_text(said.get("activation_hidden")),
+        activation_output=_text(said.get("activation_output")),
+        loss=_text(said.get("loss")),
+        bias_sharing=_text(said.get("bias_sharing")),
+        problems=(),
+    )
+    problems = tuple(_problems(topology, said))
+    return Topology(**{**vars_of(topology), "problems": problems})
+
+
+def vars_of(topology: Topology) -> dict[str, Any]:
+    """The fields of a topology, to make a changed one."""
+    return {name: getattr(topology, name) for name in Topology.__dataclass_fields__}
+
+
+def _mazur(said: Mapping[str, Any]) -> Topology:
+    units = {"input": ("i1", "i2"), "hidden": ("h1", "h2"), "output": ("o1", "o2")}
+    parameters = []
+    for k, (a, b) in enumerate((a, b) for b in units["hidden"] for a in units["input"]):
+        parameters.append(Parameter(f"w{k + 1}", "input_to_hidden_weight", a, b))
+    for k, (a, b) in enumerate((a, b) for b in units["output"] for a in units["hidden"]):
+        parameters.append(Parameter(f"w{k + 5}", "hidden_to_output_weight", a, b))
+    parameters.append(Parameter("b1", "hidden_bias", applies_to=units["hidden"]))
+    parameters.append(Parameter("b2", "output_bias", applies_to=units["output"]))
+    activation = _text(said.get("activation", "sigmoid"))
+    problems = [
+        Problem(
+            f"topology.{layer}_size", "Mazur's network has two units a layer", said.get(f"{layer}_size"), 2
+        )
+        for layer in LAYERS
+        if said.get(f"{layer}_size") != 2
+    ]
+    return Topology(
+        units,
+        MAZUR_PARAMETERS,
+        tuple(parameters),
+        activation,
+        activation,
+        _text(said.get("loss")),
+        _text(said.get("bias_sharing", "per_layer")),
+        tuple(problems),
+    )
+
+
+def _problems(topology: Topology, said: Mapping[str, Any]) -> list[Problem]:
+    problems: list[Problem] = []
+    for layer in LAYERS:
+        size, units = said.get(f"{layer}_size"), topology.units[layer]
+        if not units:
+            problems.append(Problem(f"topology.unit_order.{layer}", "names no unit", [], "at least one unit"))
+        elif size != len(units):
+            message = "the declared size is not the number of units"
+            problems.append(Problem(f"topology.{layer}_size", message, size, len(units)))
+    every = [unit for layer in LAYERS for unit in topology.units[layer]]
+    for unit in sorted({unit for unit in every if every.count(unit) > 1}):
+        problems.append(Problem("topology.unit_order", f"the unit {unit} is named twice", unit))
+    if tuple(said.get("layers") or ()) != LAYERS:
+        problems.append(
+            Problem("topology.layers", "the layers are input, hidden, output", said.get("layers"), LAYERS)
+        )
+    ids = [parameter.id for parameter in topology.parameters]
+    if ids != list(topology.parameter_order):
+        message = "the parameters are not the ones of parameter_order, in that order"
+        problems.append(Problem("topology.parameters", message, ids, list(topology.parameter_order)))
+    if len(set(ids)) != len(ids):
+        problems.append(Problem("topology.parameters", "an id is given twice", ids))
+    for parameter in topology.parameters:
+        problems += _parameter_problems(topology, parameter)
+    problems += _coverage_problems(topology)
+    return problems + _choice_problems(topology)
+
+
+def _parameter_problems(topology: Topology, parameter: Parameter) -> list[Problem]:
+    where = f"topology.parameters[id={parameter.id}]"
+    if parameter.role in WEIGHT_ROLES:
+        below, above = WEIGHT_ROLES[parameter.role]
+        problems = [
+            Problem(f"{where}.{name}", f"is no unit of the {layer} layer", unit, topology.units[layer])
+            for name, unit, layer in (
+                ("from_unit", parameter.from_unit, below),
+                ("to_unit", parameter.to_unit, above),
+            )
+            if unit not in topology.units[layer]
+        ]
+        if parameter.applies_to:
+            problems.append(
+                Problem(f"{where}.applies_to_units", "a weight applies to no units", parameter.applies_to)
+            )
+        return problems
+    if parameter.role not in BIAS_ROLES:
+        return [Problem(f"{where}.role", "is no role that a parameter can have", parameter.role)]
+    layer = topology.units[BIAS_ROLES[parameter.role]]
+    expected = len(layer) if topology.bias_sharing == "per_layer" else 1
+    applies = parameter.applies_to
+    if len(applies) != expected:
+        message = f"a {topology.bias_sharing} bias applies to {expected} units"
+        return [Problem(f"{where}.applies_to_units", message, len(applies), expected)]
+    if not set(applies) <= set(layer) or len(set(applies)) != len(applies):
+        return [Problem(f"{where}.applies_to_units", "are not units of its layer, each once", applies, layer)]
+    if parameter.from_unit or parameter.to_unit:
+        return [
+            Problem(
+                f"{where}.from_unit", "a bias stands on no edge", parameter.from_unit or parameter.to_unit
+            )
+        ]
+    return []
+
+
+def _coverage_problems(topology: Topology) -> list[Problem]:
+    problems = []
+    for role, (below, above) in WEIGHT_ROLES.items():
+        edges = [(p.from_unit, p.to_unit) for p in topology.parameters if p.role == role]
+        wanted = [(a, b) for a in topology.units[below] for b in topology.units[above]]
+        for a, b in wanted:
+            if edges.count((a, b)) != 1:
+                message = f"the edge {a} to {b} has {edges.count((a, b))} weights, not one"
+                problems.append(Problem("topology.parameters", message, edges.count((a, b)), 1))
+    for role, layer in BIAS_ROLES.items():
+        served = [unit for p in topology.parameters if p.role == role for unit in p.applies_to]
+        for unit in topology.units[layer]:
+            if served.count(unit) != 1:
+                message = f"the unit {unit} has {served.count(unit)} biases, not one"
+                problems.append(Problem("topology.parameters", message, served.count(unit), 1))
+    return problems
+
+
+def _choice_problems(topology: Topology) -> list[Problem]:
+    problems = []
+    if topology.activation_hidden not in HIDDEN_ACTIVATIONS:
+        message = f"must be one of {', '.join(HIDDEN_ACTIVATIONS)}"
+        problems.append(Problem("topology.activation_hidden", message, topology.activation_hidden))
+    if topology.activation_output not in (*HIDDEN_ACTIVATIONS, "softmax"):
+        message = f"must be one of {', '.join(HIDDEN_ACTIVATIONS)}, softmax"
+        problems.append(Problem("topology.activation_output", message, topology.activation_output))
+    if topology.loss not in {"half_squared_error", "cross_entropy_softmax"}:
+        problems.append(Problem("topology.loss", "is no loss of the format", topology.loss))
+    elif (topology.activation_output == "softmax") != (topology.loss == "cross_entropy_softmax"):
+        message = "softmax and cross_entropy_softmax go together"
+        problems.append(Problem("topology.loss", message, topology.loss, topology.activation_output))
+    return problems
+
+
+def _parameter(entry: Mapping[str, Any]) -> Parameter:
+    return Parameter(
+        id=_text(entry.get("id")),
+        role=_text(entry.get("role")),
+        from_unit=_text(entry.get("from_unit")),
+        to_unit=_text(entry.get("to_unit")),
+        applies_to=_names(entry.get("applies_to_units")),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
