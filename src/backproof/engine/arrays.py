@@ -7,6 +7,7 @@ faster. No kernel changes its operands.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,8 +44,8 @@ class Kernels:
     # ── making values ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def leaf(self, given: Any, kind: str) -> Array:
-        """What a user gives, as an array of the right kind. Never a copy that could go stale: always a copy of its own."""
-        return self.xp.asarray(given, dtype=self.kinds[kind], copy=True)
+        """What a user gives, as an array of the right kind; it may share memory with what was given."""
+        return self.xp.asarray(given, dtype=self.kinds[kind])
 
     def array(self, value: Array) -> np.ndarray[Any, Any]:
         """As a NumPy array."""
@@ -108,15 +109,9 @@ class Kernels:
         """Where x is largest; the first of equals."""
         return self.xp.astype(self.xp.argmax(x, axis=axis), self.xp.int64)
 
-    def argmax_of(self, x: Array, allowed: Array, axis: int) -> Array:
-        """Where x is largest among what is allowed; the first of equals."""
-        lowest = self.xp.asarray(-math.inf, dtype=self.real)
-        # What is allowed and −∞ itself must still win over what is not allowed, so the mask breaks the tie.
-        masked = self.where(allowed, x, lowest)
-        best = self.xp.argmax(masked, axis=axis)
-        chosen = self.take_along_axis(allowed, self.xp.expand_dims(best, axis=axis), axis=axis)
-        first = self.xp.argmax(self.xp.astype(allowed, self.real), axis=axis)
-        return self.where(self.xp.squeeze(chosen, axis=axis), best, first)
+    def exceeds(self, a: Array, b: Array) -> Array:
+        """a > b, where what is not a number exceeds everything."""
+        return self.xp.greater(a, b) | self.xp.isnan(a)
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         """x[..., index, ...] for an index of any shape."""
@@ -160,7 +155,7 @@ class NumPyKernels(Kernels):
 
     def leaf(self, given: Any, kind: str) -> Array:
         try:
-            found = np.array(given, dtype=None if isinstance(given, np.ndarray) else self.kinds[kind])
+            found = np.asarray(given, dtype=None if isinstance(given, np.ndarray) else self.kinds[kind])
         except (TypeError, ValueError) as error:
             raise DomainError(f"cannot read {type(given).__name__} as {kind} numbers: {error}") from None
         if kind == "int" and found.dtype.kind == "f" and not (found == np.floor(found)).all():
@@ -185,6 +180,12 @@ class NumPyKernels(Kernels):
         from scipy.special import erf
 
         return erf(x)
+
+    def stack(self, arrays: Sequence[Array], axis: int) -> Array:
+        # NumPy would lay the result out like the operands; in row-major order the reshape that follows costs nothing.
+        shape = list(arrays[0].shape)
+        shape.insert(axis, len(arrays))
+        return np.stack(arrays, axis=axis, out=np.empty(shape, dtype=arrays[0].dtype))
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         return np.take(x, index, axis=axis)

@@ -19,22 +19,23 @@ from backproof.ir.types import Shape
 
 Array = Any
 
-# Functions that leave the rationals, each with the integer polynomial that may stand for it. All differ, so that one
-# function taken for another shows; degrees are low, so that numbers stay small.
+# Functions that leave the integers, each with the integer polynomial that may stand for it. All differ, so that one function
+# taken for another shows; almost all are of degree 1, so that numbers stay small through many layers.
 SURROGATES = {
-    "exp": (0, 2, 1),
-    "log": (1, 0, 1),
-    "log1p": (1, 1, 1),
-    "expm1": (0, 1, 1),
-    "sqrt": (2, 0, 1),
-    "rsqrt": (1, 2, 1),
-    "tanh": (0, 0, 1),
-    "sigmoid": (1, 3, 1),
-    "erf": (0, 3, 1),
-    "sin": (3, 1, 1),
-    "cos": (3, 0, 1),
+    "exp": (1, 1, 0),
+    "log": (2, 1, 0),
+    "log1p": (3, 1, 0),
+    "expm1": (-1, 1, 0),
+    "sqrt": (1, -1, 0),
+    "rsqrt": (2, -1, 0),
+    "tanh": (0, 1, 0),
+    "sigmoid": (-2, 1, 0),
+    "erf": (-1, -1, 0),
+    "sin": (0, -1, 0),
+    "cos": (0, 0, 1),
+    "inverse": (-2, -1, 0),
 }
-"""name → (c₀, c₁, c₂): the polynomial c₀ + c₁·x + c₂·x²."""
+"""name → (c₀, c₁, c₂): the polynomial c₀ + c₁·x + c₂·x². A quotient a/b is a·inverse(b)."""
 
 
 def surrogate(name: str, x: Array) -> Array:
@@ -154,6 +155,8 @@ class ExactKernels(NumPyKernels):
         return x if to not in self.kinds else x.astype(self.kinds[to])
 
     def divide(self, a: Array, b: Array) -> Array:
+        if self.surrogates:
+            return _objects(a * surrogate("inverse", b))
         return _objects(_quotients(a, b))
 
     def pow(self, a: Array, b: Array) -> Array:
@@ -181,9 +184,8 @@ class ExactKernels(NumPyKernels):
         # As it is defined, so that its derivative rule, which speaks of exp, meets the same symbols.
         return self.log(self.sum(self.exp(x), axis=axis))
 
-    def argmax_of(self, x: Array, allowed: Array, axis: int) -> Array:
-        lowest = min(x.ravel().tolist(), default=0) - 1
-        return np.argmax(np.where(allowed, x, lowest), axis=axis)
+    def exceeds(self, a: Array, b: Array) -> Array:
+        return np.asarray(a > b, dtype=np.bool_)
 
     def argsort(self, x: Array, axis: int, *, descending: bool, stable: bool) -> Array:
         del stable  # always

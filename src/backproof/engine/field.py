@@ -63,33 +63,6 @@ def multiply(a: Array, b: Array) -> Array:
     return add(add(reduce(a_low * b_low), rotate(middle, 32)), rotate(reduce(a_high * b_high), 64))
 
 
-def power(a: Array, exponent: int) -> Array:
-    """a to a fixed whole power."""
-    found, square = np.ones_like(a), a
-    while exponent:
-        if exponent & 1:
-            found = multiply(found, square)
-        square = multiply(square, square)
-        exponent >>= 1
-    return found
-
-
-def inverse(a: Array) -> Array:
-    """1/a, and 0 for 0: three products an element, and one power for all, by pairing up."""
-    flat = a.reshape(-1)
-    zero = flat == 0
-    return np.where(zero, flat, _inverses(np.where(zero, np.uint64(1), flat))).reshape(a.shape)
-
-
-def _inverses(x: Array) -> Array:
-    if x.size <= 8:
-        return power(x, P - 2)
-    half = (x.size + 1) // 2
-    left, right = x[:half], np.concatenate([x[half:], np.ones(2 * half - x.size, dtype=np.uint64)])
-    both = _inverses(multiply(left, right))
-    return np.concatenate([multiply(both, right), multiply(both, left)])[: x.size]
-
-
 def matmul(a: Array, b: Array) -> Array:
     """a @ b, through nine products of 21-bit limbs in float64, each exact whatever the order of its sums."""
     terms = a.shape[-1]
@@ -221,7 +194,8 @@ class FieldKernels(NumPyKernels):
         return add(a, negative(b))
 
     def divide(self, a: Array, b: Array) -> Array:
-        return multiply(a, inverse(b))
+        # An identity that holds whatever function stands for 1/b holds for 1/b; as a symbol, quotients add nothing to degrees.
+        return multiply(a, self.symbol("inverse", b))
 
     def pow(self, a: Array, b: Array) -> Array:
         return self._pair("pow", a, b)
@@ -261,8 +235,8 @@ class FieldKernels(NumPyKernels):
     def argmax(self, x: Array, axis: int) -> Any:
         return np.argmax(self._mixed("argmax", x), axis=axis)
 
-    def argmax_of(self, x: Array, allowed: Any, axis: int) -> Any:
-        return np.argmax(np.where(allowed, self._mixed("argmax", x) >> np.uint64(1), np.uint64(0)), axis=axis)
+    def exceeds(self, a: Array, b: Array) -> Any:
+        return self._decision_named("greater")(a, b)
 
     def argsort(self, x: Array, axis: int, *, descending: bool, stable: bool) -> Any:
         del descending, stable

@@ -72,10 +72,9 @@ class Builder:
         """The type of one value."""
         return self._types[value]
 
-    @property
-    def leaf_count(self) -> int:
-        """How many leaves there are."""
-        return len(self._leaves)
+    def nodes(self, first: int) -> list[Node]:
+        """The nodes from this value on."""
+        return self._nodes[first - len(self._leaves) :]
 
     def graph(self, *outputs: Ref) -> Graph:
         """The graph so far, with these outputs."""

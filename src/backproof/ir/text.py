@@ -237,3 +237,8 @@ def digest(graph: Graph) -> str:
     }
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_graph(text: str) -> Graph:
+    """A graph from either of its forms."""
+    return from_json(text) if text.lstrip().startswith("{") else from_text(text)

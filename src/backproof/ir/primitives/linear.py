@@ -8,7 +8,7 @@ from typing import Any
 from backproof.errors import GraphError
 from backproof.ir.primitive import Value, bilinear, normal_axes, require_kind
 from backproof.ir.primitives.shape import inverse_order, pad_axis
-from backproof.ir.primitives.window import Pairs, patches, window_count
+from backproof.ir.primitives.window import Pairs, counts, shifts, window_count
 from backproof.ir.rounding import Sums
 from backproof.ir.types import Shape, Type
 
@@ -178,17 +178,27 @@ def _convolve(
 ) -> Value:
     """One matrix product per group: the windows of x as columns, the kernels as rows."""
     x = _widen(K, x, padding, input_dilation)
-    n, c, out = x.shape[0], x.shape[1] // groups, w.shape[0]
+    n, c, out = x.shape[0], w.shape[1], w.shape[0]
     window = tuple(w.shape[2:])
-    columns, space = patches(K, x, window, stride, window_dilation)  # (channels, window, batch, space)
-    columns = K.reshape(columns, (groups, c * math.prod(window), n * math.prod(space)))
-    rows = K.reshape(w, (groups, out // groups, c * math.prod(window)))
-    if groups == 1:
-        product = K.matmul(rows[0], columns[0])
+    space = counts(tuple(x.shape[2:]), window, stride, ((0, 0),) * len(window), window_dilation)
+    taps, places = math.prod(window), math.prod(space)
+    rows = K.reshape(w, (groups, out // groups, c, taps))
+    # The slices of x are taken by tap or by place, whichever are fewer, and laid out so that no copy is made of them again.
+    if taps <= places:
+        found = shifts(K, K.permute_dims(x, (1, 0, *range(2, len(x.shape)))), window, space, window_dilation, stride)
+        columns = K.permute_dims(K.reshape(found, (taps, groups, c, n * places)), (1, 0, 2, 3))
+        rows = K.permute_dims(rows, (0, 1, 3, 2))
+        columns = K.reshape(columns, (groups, taps * c, n * places))
     else:
-        product = K.matmul(rows, columns)
-    split = K.reshape(product, (out, n, *space))
-    return K.permute_dims(split, (1, 0, *range(2, len(split.shape))))
+        found = shifts(K, x, space, window, stride, window_dilation)
+        columns = K.permute_dims(K.reshape(found, (places * n, groups, c * taps)), (1, 2, 0))
+    rows = K.reshape(rows, (groups, out // groups, c * taps))
+    product = K.matmul(rows[0], columns[0]) if groups == 1 else K.matmul(rows, columns)
+    axes = tuple(range(2, 2 + len(space)))
+    if taps <= places:
+        return K.permute_dims(K.reshape(product, (out, n, *space)), (1, 0, *axes))
+    last = len(space) + 1
+    return K.permute_dims(K.reshape(product, (out, *space, n)), (last, 0, *range(1, last)))
 
 
 def _swap(D: Any, x: Value) -> Value:

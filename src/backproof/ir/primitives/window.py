@@ -23,35 +23,26 @@ def window_count(size: int, window: int, stride: int, pad: tuple[int, int], dila
     return room // stride + 1 if room >= 0 else 0
 
 
-def patches(K: Any, x: Value, window: Shape, stride: Shape, dilation: Shape) -> tuple[Value, Shape]:
-    """The windows of x[batch, channels, space...] as an array [channels, window, batch, space], and the shape of space.
-
-    One strided slice per element of the window, or per element of space, whichever are fewer.
-    """
-    space = tuple(
-        window_count(n, k, s, (0, 0), d) for n, k, s, d in zip(x.shape[2:], window, stride, dilation, strict=True)
-    )
-    n, c = x.shape[:2]
-    x = K.permute_dims(x, (1, 0, *range(2, len(x.shape))))
-    if math.prod(window) <= math.prod(space):
-        return _stacked(K, x, window, space, dilation, stride, (c, n), axis=1), space
-    found = _stacked(K, x, space, window, stride, dilation, (c, n), axis=1)  # (channels, space, batch, window)
-    return K.permute_dims(found, (0, 3, 2, 1)), space
+def counts(space: Shape, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Shape:
+    """How many windows fit along each axis of space."""
+    return tuple(window_count(*given) for given in zip(space, window, stride, padding, dilation, strict=True))
 
 
-def _stacked(
-    K: Any, x: Value, outer: Shape, inner: Shape, reach: Shape, step: Shape, lead: Shape, axis: int
-) -> Value:
-    """For each offset in `outer` (times reach) the slice of x that has `inner` elements (in steps)."""
-    slices = []
-    for offset in itertools.product(*(range(k) for k in outer)):
-        key = [slice(None), slice(None)]
-        for o, r, n, s in zip(offset, reach, inner, step, strict=True):
-            key.append(slice(o * r, o * r + (n - 1) * s + 1 if n else 0, s))
-        slices.append(K.reshape(x[tuple(key)], (*lead, math.prod(inner))))
+def shifts(K: Any, x: Value, outer: Shape, inner: Shape, reach: Shape, step: Shape) -> Value:
+    """For each offset in `outer` (times reach) the slice of x that has `inner` elements (in steps): [outer, lead, lead, inner]."""
+    slices = [_shifted(x, offset, inner, reach, step) for offset in itertools.product(*(range(k) for k in outer))]
+    lead = tuple(x.shape[:2])
     if not slices:
-        return K.zeros((lead[0], 0, lead[1], math.prod(inner)), like=x)
-    return K.stack(slices, axis=axis)
+        return K.zeros((0, *lead, math.prod(inner)), like=x)
+    return K.reshape(K.stack(slices, axis=0), (len(slices), *lead, math.prod(inner)))
+
+
+def _shifted(x: Value, offset: Shape, count: Shape, reach: Shape, step: Shape) -> Value:
+    """The slice of x that begins at offset·reach and has `count` elements in steps, along each axis of space."""
+    key = [slice(None), slice(None)]
+    for o, r, n, s in zip(offset, reach, count, step, strict=True):
+        key.append(slice(o * r, o * r + (n - 1) * s + 1 if n else 0, s))
+    return x[tuple(key)]
 
 
 def _pooled(kind: str, *, empty: bool) -> ShapeRule:
@@ -67,11 +58,7 @@ def _pooled(kind: str, *, empty: bool) -> ShapeRule:
             raise GraphError(f"padding {list(padding)} must not be negative")
         if not empty and any(pad >= (k - 1) * d + 1 for pair, k, d in zip(padding, window, dilation, strict=True) for pad in pair):
             raise GraphError(f"padding {list(padding)} is as wide as the window {list(window)}: a window would hold nothing")
-        sizes = (
-            window_count(n, k, s, p, d)
-            for n, k, s, p, d in zip(x.shape[2:], window, stride, padding, dilation, strict=True)
-        )
-        return Type(kind, (*x.shape[:2], *sizes))  # type: ignore[arg-type] # one of two literals, from below
+        return Type(kind, (*x.shape[:2], *counts(x.shape[2:], window, stride, padding, dilation)))  # type: ignore[arg-type] # one of two literals, from below
 
     return rule
 
@@ -86,9 +73,10 @@ def _pad_space(K: Any, x: Value, padding: Pairs) -> Value:
 
 
 def _sum_pool(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Value:
-    n, c = x.shape[:2]
-    columns, space = patches(K, _pad_space(K, x, padding), window, stride, dilation)
-    return K.reshape(K.permute_dims(K.sum(columns, axis=(1,)), (1, 0, 2)), (n, c, *space))
+    x = _pad_space(K, x, padding)
+    space = counts(tuple(x.shape[2:]), window, stride, ((0, 0),) * len(window), dilation)
+    total = K.sum(shifts(K, x, window, space, dilation, stride), axis=(0,))
+    return K.reshape(total, (*x.shape[:2], *space))
 
 
 def _spread_pool(
@@ -163,15 +151,33 @@ def windows(
     )
 
 
-def _pool_argmax(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Value:
+def _best(
+    K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape
+) -> tuple[Value, Value]:
+    """Each window's largest element and its place, by going through the window's elements in row-major order."""
     n, c, *space = x.shape
-    values, places, inside = windows(K, x, window, stride, padding, dilation)
-    best = K.argmax_of(values, inside, axis=1)
-    chosen = K.take_along_axis(places, K.reshape(best, (n * c, 1, values.shape[2])), axis=1)
-    counts = tuple(
-        window_count(*given) for given in zip(space, window, stride, padding, dilation, strict=True)
-    )
-    return K.reshape(chosen, (n, c, *counts))
+    places, inside = _flat_places(K, tuple(space), window, stride, padding, dilation)
+    fits = counts(tuple(space), window, stride, padding, dilation)
+    full = (n, c, *fits)
+    wide = _pad_space(K, x, padding)
+    whole = not any(low or high for low, high in padding)
+    best = place = found = None
+    for k, offset in enumerate(itertools.product(*(range(size) for size in window))):
+        value = _shifted(wide, offset, fits, dilation, stride)
+        here = K.broadcast_to(K.reshape(places[k], (1, 1, *fits)), full)
+        real = K.broadcast_to(K.reshape(inside[k], (1, 1, *fits)), full)
+        if best is None:
+            best, place, found = value, here, real
+            continue
+        better = K.exceeds(value, best)
+        if not whole:
+            better, found = real & (better | ~found), real | found
+        best, place = K.where(better, value, best), K.where(better, here, place)
+    return best, place
+
+
+def _pool_argmax(K: Any, x: Value, **params: Any) -> Value:
+    return _best(K, x, **params)[1]
 
 
 POOL_ARGMAX = Primitive(
@@ -186,12 +192,8 @@ POOL_ARGMAX = Primitive(
 )
 
 
-def _max_pool(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Value:
-    n, c, *space = x.shape
-    chosen = _pool_argmax(K, x, window, stride, padding, dilation)
-    flat = K.reshape(x, (n * c, math.prod(space)))
-    picked = K.take_along_axis(flat, K.reshape(chosen, (n * c, math.prod(chosen.shape[2:]))), axis=1)
-    return K.reshape(picked, tuple(chosen.shape))
+def _max_pool(K: Any, x: Value, **params: Any) -> Value:
+    return _best(K, x, **params)[0]
 
 
 def _max_pool_push(D: Any, x: tuple[Value], y: Value, dx: Value, **params: Any) -> Value:
