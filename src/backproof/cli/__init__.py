@@ -11,6 +11,7 @@ from backproof.errors import BackproofError, UsageError
 
 COMMANDS = (
     Command("certify", "check a recorded graph's backward pass by identity testing", "backproof.cli.certify"),
+    Command("examples", "print the file that records a framework's training steps", "backproof.cli.examples"),
     Command("prove", "have the proof kernel recompute a graph's gradients", "backproof.cli.prove"),
 )
 
