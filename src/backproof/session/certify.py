@@ -17,7 +17,7 @@ together pass), how floats round, and any other graph.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -154,9 +154,11 @@ def _trial(
     seed = elements(graph.types[out].shape)
     tangents = {leaf: elements(graph.types[leaf].shape) for leaf in graph.real_leaves}
 
-    by_tape = _started(compile_tape(graph, D, values), out, seed, loop)
+    tape = compile_tape(graph, D, values)
+    by_tape = _started(tape, out, seed, loop)
     by_definition = backprop(graph, D, values, {out: seed})
-    refusals = _differences(graph, by_tape, by_definition, "tape = definition", out)
+    compared = [value for value in range(out, -1, -1) if tape.wanted[value]]
+    refusals = _differences(graph, by_tape, by_definition, "tape = definition", compared)
 
     tangent = pushforward(graph, D, values, tangents)[out]
     forward = total_of(multiply(tangent, seed), None) if tangent is not None else np.uint64(0)
@@ -211,21 +213,19 @@ def _started(tape: Tape, out: int, seed: Value, loop: Loop) -> Gradients:
 
 
 def _differences(
-    graph: Graph, tape: Sequence[Value | None], definition: Sequence[Value | None], check: str, out: int
+    graph: Graph, tape: Sequence[Value | None], definition: Sequence[Value | None], check: str, order: Iterable[int]
 ) -> list[Refusal]:
-    """Where two gradients of one graph part: the value nearest to the output, since all others may follow from it."""
-    for value in range(out, -1, -1):
-        if graph.types[value].kind != "real":
-            continue
+    """Where two runs of one graph part: the first value in the order of computation, since all others may follow from it."""
+    for value in order:
         a, b = tape[value], definition[value]
-        zero = np.zeros(graph.types[value].shape, dtype=np.uint64)
+        zero = np.zeros(graph.types[value].shape, dtype=np.uint64)  # what no contribution has reached
         left, right = zero if a is None else np.asarray(a), zero if b is None else np.asarray(b)
         if left.shape != right.shape:
             return [Refusal(check, _place(graph, value), f"shape {list(left.shape)}", f"shape {list(right.shape)}", "shapes differ")]
         wrong = np.atleast_1d(left != right)
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0]) if left.ndim else ()
-            because = f"{int(wrong.sum())} of {wrong.size} entries of the gradient differ, the first at {list(at)}"
+            because = f"{int(wrong.sum())} of {wrong.size} entries differ, the first at {list(at)}"
             return [Refusal(check, _place(graph, value), f"{left[at]}", f"{right[at]}", because)]
     return []
 
@@ -276,9 +276,11 @@ def _integers(
         return f"not run: numbers may reach {bound:.2g}, beyond 2^53, where float64 is no longer exact", []
     D, E = small_integers(), exact(surrogates=True)
     one = np.ones(graph.types[out].shape)
-    values, wanted = evaluate(graph, D, leaves), evaluate(graph, E, leaves)
-    by_floats = _started(compile_tape(graph, D, values), out, one, loop)
-    by_integers = backprop(graph, E, wanted, {out: E.value(one, graph.types[out])})
-    refusals = _differences(graph, values, wanted, "float64 = integers, forward", len(graph) - 1)
-    refusals += _differences(graph, by_floats, by_integers, "float64 = integers, backward", out)
+    values, expected = evaluate(graph, D, leaves), evaluate(graph, E, leaves)
+    tape = compile_tape(graph, D, values)
+    by_floats = _started(tape, out, one, loop)
+    by_integers = backprop(graph, E, expected, {out: E.value(one, graph.types[out])})
+    refusals = _differences(graph, values, expected, "float64 = integers, forward", range(len(graph)))
+    compared = [value for value in range(out, -1, -1) if tape.wanted[value]]
+    refusals += _differences(graph, by_floats, by_integers, "float64 = integers, backward", compared)
     return ("differs from integers" if refusals else f"equal to integers in every entry (no number exceeds {bound:.3g})"), refusals

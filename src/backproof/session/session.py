@@ -26,7 +26,7 @@ from backproof.ir.graph import Graph
 from backproof.ir.primitive import Value
 from backproof.ir.types import Type
 from backproof.session.operations import OPERATIONS
-from backproof.session.tape import Gradients, Tape, backward, compile_tape
+from backproof.session.tape import Gradients, Tape, backward, compile_tape, wanted_values
 
 if TYPE_CHECKING:
     from backproof.session.certify import Certificate
@@ -281,6 +281,8 @@ class Session:
             raise SessionError(f"{self.graph().name(value)} was declared requires_grad=False; its gradient was not computed")
         found = gradients[value]
         if found is None:
+            if not wanted_values(self.graph(), self._frozen)[value]:
+                raise SessionError(f"{self.graph().name(value)} depends on nothing that has a gradient; its own was not computed")
             found = self.domain.zeros(ref.shape)
         if tuple(found.shape) != ref.shape:
             raise SessionError(f"the entry of %{value} has shape {list(found.shape)}, and the value has {list(ref.shape)}")

@@ -36,6 +36,8 @@ class Tape:
     domain: Domain
     values: Sequence[Value]
     steps: tuple[Step, ...]
+    wanted: tuple[bool, ...]
+    """For each value, whether its gradient is computed: it depends on a leaf of reals that is not frozen."""
 
     def __len__(self) -> int:
         return len(self.graph)
@@ -47,23 +49,27 @@ Gradients = list[Value | None]
 
 def compile_tape(graph: Graph, domain: Domain, values: Sequence[Value], frozen: Collection[int] = ()) -> Tape:
     """The tape of a graph at these values. No gradient goes to frozen leaves, nor to what depends on them alone."""
-    wanted = [leaf.type.kind == "real" and i not in frozen for i, leaf in enumerate(graph.leaves)]
+    wanted = wanted_values(graph, frozen)
     steps = []
     for value, node in enumerate(graph.nodes, len(graph.leaves)):
-        pulls = _pulls(graph, node, wanted) if graph.types[value].kind == "real" else ()
-        wanted.append(bool(pulls))
-        if pulls:
+        if wanted[value]:
+            pulls = tuple((node.arguments[i], rule) for i, rule in _rules(node, wanted))
             steps.append(Step(value, node.arguments, node.given, pulls))
-    return Tape(graph, domain, values, tuple(steps))
+    return Tape(graph, domain, values, tuple(steps), wanted)
 
 
-def _pulls(graph: Graph, node: Node, wanted: Sequence[bool]) -> tuple[tuple[int, Callable[..., Value]], ...]:
-    pulls = []
-    for i, parent in enumerate(node.arguments):
-        rule = node.primitive.pull(i)
-        if rule is not None and wanted[parent] and graph.types[parent].kind == "real":
-            pulls.append((parent, rule))
-    return tuple(pulls)
+def wanted_values(graph: Graph, frozen: Collection[int] = ()) -> tuple[bool, ...]:
+    """For each value, whether a leaf of reals that is not frozen leads to it through rules that carry a gradient back."""
+    wanted = [leaf.type.kind == "real" and i not in frozen for i, leaf in enumerate(graph.leaves)]
+    for value, node in enumerate(graph.nodes, len(graph.leaves)):
+        wanted.append(graph.types[value].kind == "real" and bool(_rules(node, wanted)))
+    return tuple(wanted)
+
+
+def _rules(node: Node, wanted: Sequence[bool]) -> list[tuple[int, Callable[..., Value]]]:
+    """The (input, rule) pairs through which a node hands gradients on."""
+    found = [(i, node.primitive.pull(i)) for i, parent in enumerate(node.arguments) if wanted[parent]]
+    return [(i, rule) for i, rule in found if rule is not None]
 
 
 def run_backward(tape: Tape, gradients: Gradients) -> Gradients:

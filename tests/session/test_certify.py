@@ -1,0 +1,243 @@
+"""Identity testing finds each planted mistake, names the value, and says nothing of honest graphs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from backproof.engine.domain import float64
+from backproof.engine.evaluate import evaluate
+from backproof.errors import SessionError
+from backproof.ir.backprop import backprop
+from backproof.ir.build import Builder
+from backproof.ir.primitive import Primitive
+from backproof.ir.primitives import PRIMITIVES
+from backproof.ir.rounding import Special
+from backproof.ir.types import integer, real
+from backproof.session.certify import certify
+from backproof.session.tape import backward, compile_tape, run_backward
+
+
+def network(activation="tanh"):
+    """x W₁ + b₁, an activation, W₂, a difference, and a sum of squares: every value but one is used once, the difference twice."""
+    b = Builder()
+    x, w1, b1 = b.leaf(real(3, 4), "x"), b.leaf(real(4, 5), "w1"), b.leaf(real(5), "b1")
+    w2, y = b.leaf(real(5, 2), "w2"), b.leaf(real(3, 2), "y")
+    e = b.apply(activation, x @ w1 + b1) @ w2 - y
+    return b.graph(b.sum(e * e, axes=(0, 1)))
+
+
+def embedding():
+    b = Builder()
+    table, index = b.leaf(real(7, 3), "table"), b.leaf(integer(5), "index")
+    rows = b.gather(table, index, axis=0)
+    return b.graph(b.sum(b.tanh(rows), axes=(0, 1)))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "exp", "relu", "sigmoid", "erf", "sqrt", "abs"])
+def test_an_honest_graph_is_certified(activation):
+    found = certify(network(activation), seed=1)
+
+    assert found.holds, str(found)
+    assert found.error < 1e-15
+    assert ("not run" if activation == "erf" else "equal to integers") in found.integers
+
+
+def test_an_honest_gather_with_repeated_indices_is_certified():
+    found = certify(embedding(), integers={1: np.array([2, 2, 0, 6, 2])}, seed=1)
+
+    assert found.holds, str(found)
+
+
+def test_the_report_can_be_repeated_from_its_seed():
+    first = certify(network(), trials=1)
+
+    assert certify(network(), trials=1, seed=first.seed) == first
+
+
+# ── mistakes in the loop ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def overwriting(tape, gradients):
+    """Overwrites where it should accumulate."""
+    for step in reversed(tape.steps):
+        x = tuple(tape.values[a] for a in step.arguments)
+        for parent, rule in step.pulls:
+            gradients[parent] = rule(tape.domain, x, tape.values[step.value], gradients[step.value], **step.params)
+    return gradients
+
+
+def dropping(tape, gradients):
+    """Drops the second contribution of the last product."""
+    last = tape.steps[-2]
+    steps = [replace(s, pulls=s.pulls[:1]) if s is last else s for s in tape.steps]
+    return run_backward(replace(tape, steps=tuple(steps)), gradients)
+
+
+def swapping(tape, gradients):
+    """Reads the two operands of a difference the wrong way round."""
+    steps = [
+        replace(s, pulls=((s.pulls[0][0], s.pulls[1][1]), (s.pulls[1][0], s.pulls[0][1])))
+        if tape.graph.node(s.value).op == "sub"
+        else s
+        for s in tape.steps
+    ]
+    return run_backward(replace(tape, steps=tuple(steps)), gradients)
+
+
+class Stale:
+    """Starts from what an earlier backward pass left behind in a parameter's entry."""
+
+    def __init__(self):
+        self.left = None
+
+    def __call__(self, tape, gradients):
+        if self.left is None:
+            self.left = run_backward(tape, list(gradients))[1]
+        gradients[1] = self.left
+        return run_backward(tape, gradients)
+
+
+def forward_order(tape, gradients):
+    """Walks from the first node to the last."""
+    return run_backward(replace(tape, steps=tape.steps[::-1]), gradients)
+
+
+@pytest.mark.parametrize(
+    ("loop", "place"),
+    [(overwriting, "sub"), (dropping, "sub"), (swapping, "dot_general"), (Stale(), "leaf (w1)"), (forward_order, "sub")],
+    ids=["overwritten", "dropped accumulation", "swapped operand", "stale gradient", "forward order"],
+)
+def test_a_mistake_in_the_loop_is_found_and_placed(loop, place):
+    found = certify(network(), seed=1, loop=loop)
+
+    assert not found.holds
+    assert found.refusals[0].check == "tape = definition"
+    assert place in found.refusals[0].place
+
+
+# ── mistakes in the rules ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_wrong_vjp_is_found_at_its_node(monkeypatch):
+    rule = PRIMITIVES["tanh"].vjp[0]
+    wrong = lambda D, x, y, gy: D.add(rule(D, x, y, gy), gy)  # noqa: E731
+    monkeypatch.setitem(PRIMITIVES, "tanh", replace(PRIMITIVES["tanh"], vjp=(wrong,)))
+
+    found = certify(network(), seed=1)
+
+    assert [r.check for r in found.refusals] == ["adjoint"]
+    assert "tanh" in found.refusals[0].place
+
+
+def log_softmax(jvp):
+    """log-softmax as one primitive, with this jvp."""
+
+    def vjp(D, x, y, gy):
+        total = D.broadcast(D.sum(gy, axes=(0,)), shape=gy.shape, axes=())
+        return D.sub(gy, D.mul(D.exp(y), total))
+
+    def forward(K, x):
+        return K.subtract(x, K.broadcast_to(K.logsumexp(x, axis=(0,)), x.shape))
+
+    return Primitive("log_softmax", "y = x − ln Σ eˣ", lambda x: x, forward, (jvp,), (vjp,), Special())
+
+
+def right_jvp(D, x, y, dx):
+    inner = D.sum(D.mul(D.exp(y), dx), axes=(0,))
+    return D.sub(dx, D.broadcast(inner, shape=dx.shape, axes=()))
+
+
+def vjp_taken_for_jvp(D, x, y, dx):
+    total = D.broadcast(D.sum(dx, axes=(0,)), shape=dx.shape, axes=())
+    return D.sub(dx, D.mul(D.exp(y), total))
+
+
+@pytest.mark.parametrize(("jvp", "holds"), [(right_jvp, True), (vjp_taken_for_jvp, False)])
+def test_a_jvp_that_is_the_vjp_is_found(monkeypatch, jvp, holds):
+    monkeypatch.setitem(PRIMITIVES, "log_softmax", log_softmax(jvp))
+    b = Builder()
+    x = b.leaf(real(3), "x")
+    graph = b.graph(b.apply("log_softmax", x))
+
+    found = certify(graph, seed=1)
+
+    assert found.holds == holds
+    if not holds:
+        assert "log_softmax" in found.refusals[0].place
+        assert "jvp and the vjp of input 0 are not adjoint" in found.refusals[0].because
+
+
+def test_a_zero_jvp_for_a_gather_is_found(monkeypatch):
+    gather = PRIMITIVES["gather"]
+    monkeypatch.setitem(PRIMITIVES, "gather", replace(gather, jvp=(None, None)))
+
+    found = certify(embedding(), seed=1)
+
+    assert not found.holds
+    assert "gather" in found.refusals[0].place
+
+
+def test_a_vjp_that_reads_a_stale_operand_is_found(monkeypatch):
+    mul = PRIMITIVES["mul"]
+    stale = lambda D, x, y, gy: D.mul(gy, x[0])  # noqa: E731
+    monkeypatch.setitem(PRIMITIVES, "mul", replace(mul, vjp=(stale, mul.vjp[1])))
+    b = Builder()
+    u, v = b.leaf(real(3), "u"), b.leaf(real(3), "v")
+
+    found = certify(b.graph(b.sum(u * v, axes=(0,))), seed=1)
+
+    assert not found.holds
+    assert "mul" in found.refusals[0].place
+
+
+def test_a_wrong_float_kernel_is_found_by_equality_with_integers(monkeypatch):
+    from backproof.engine import exactfloat
+
+    class Off(exactfloat._Surrogates):
+        def matmul(self, a, b):
+            found = np.matmul(a, b)
+            found.flat[0] += 2.0**-30
+            return found
+
+    monkeypatch.setattr(exactfloat, "_Surrogates", Off)
+
+    found = certify(network(), seed=1)
+
+    assert [r.check for r in found.refusals][0] == "float64 = integers, forward"
+    assert "dot_general" in found.refusals[0].place
+
+
+def test_what_cannot_be_checked_in_integers_is_said():
+    b = Builder()
+    x = b.leaf(real(3), "x")
+
+    found = certify(b.graph(b.sum(x * 0.1, axes=(0,))), seed=1)
+
+    assert found.holds
+    assert found.integers.startswith("not run")
+
+
+# ── the loop and the definition in floating point ───────────────────────────────────────────────────────────────────
+
+
+def test_the_loop_and_the_definition_agree_to_the_last_bit_in_float64():
+    graph, D = network(), float64()
+    rng = np.random.default_rng(0)
+    values = evaluate(graph, D, [rng.normal(size=leaf.type.shape) for leaf in graph.leaves])
+    one = np.asarray(1.0)
+
+    tape = backward(compile_tape(graph, D, values), graph.outputs[0], one)
+    definition = backprop(graph, D, values, {graph.outputs[0]: one})
+
+    pairs = [(a, b) for a, b in zip(tape, definition, strict=True) if a is not None]
+    assert len(pairs) == len(graph)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_nothing_to_differentiate_is_an_error():
+    b = Builder()
+    b.leaf(real(3))
+
+    with pytest.raises(SessionError, match="no output"):
+        certify(b.graph())
