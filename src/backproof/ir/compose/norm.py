@@ -1,0 +1,163 @@
+"""Normalisations: x without its mean, in units of its standard deviation, over some axes; then scaled and shifted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backproof.errors import GraphError
+from backproof.ir.build import Ref
+from backproof.ir.compose.axes import along, count, spread
+from backproof.ir.compose.record import Composition
+from backproof.ir.compose.reduce import centred, mean, var
+
+
+def standardised(x: Ref, axes: tuple[int, ...], eps: float) -> Ref:
+    """(x − mean)/√(var + ε) over axes, with the variance of the population."""
+    off = centred(x, axes)
+    return off * spread(x.builder.rsqrt(mean(off * off, axes) + eps), x, axes)
+
+
+def _scaled(x: Ref, weight: Ref | None, bias: Ref | None) -> Ref:
+    """By one weight and one bias for each of the last axes."""
+    y = x if weight is None else x * weight
+    return y if bias is None else y + bias
+
+
+def _scaled_channels(x: Ref, weight: Ref | None, bias: Ref | None, axis: int = 1) -> Ref:
+    y = x if weight is None else x * along(weight, x, axis)
+    return y if bias is None else y + along(bias, y, axis)
+
+
+def _last_axes(x: Ref, normalized_shape: int | Sequence[int], *given: Ref | None) -> tuple[int, ...]:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    lead = len(x.shape) - len(shape)
+    if not shape or lead < 0 or x.shape[lead:] != shape:
+        raise GraphError(f"normalized_shape {list(shape)} must be the last axes of {x.type}")
+    for parameter in given:
+        if parameter is not None and parameter.shape != shape:
+            raise GraphError(
+                f"weight and bias must have the normalized shape {list(shape)}, not {list(parameter.shape)}"
+            )
+    return tuple(range(lead, len(x.shape)))
+
+
+def layer_norm(
+    x: Ref,
+    normalized_shape: int | Sequence[int],
+    weight: Ref | None = None,
+    bias: Ref | None = None,
+    eps: float = 1e-5,
+) -> Ref:
+    """Over the last axes."""
+    axes = _last_axes(x, normalized_shape, weight, bias)
+    return _scaled(standardised(x, axes, eps), weight, bias)
+
+
+def rms_norm(
+    x: Ref, normalized_shape: int | Sequence[int], weight: Ref | None = None, eps: float = 2.0**-23
+) -> Ref:
+    """x/√(mean x² + ε) over the last axes; the default ε is the one that PyTorch takes for float32."""
+    axes = _last_axes(x, normalized_shape, weight)
+    return _scaled(x * spread(x.builder.rsqrt(mean(x * x, axes) + eps), x, axes), weight, None)
+
+
+def _all_but_channels(x: Ref) -> tuple[int, ...]:
+    if len(x.shape) < 2:
+        raise GraphError(f"channels are axis 1, and {x.type} has none")
+    return (0, *range(2, len(x.shape)))
+
+
+def _by_running(x: Ref, running_mean: Ref | None, running_var: Ref | None, eps: float) -> Ref:
+    if running_mean is None or running_var is None:
+        raise GraphError("a normalisation by running statistics needs running_mean and running_var")
+    off = x - along(running_mean, x, 1)
+    return off * along(x.builder.rsqrt(running_var + eps), x, 1)
+
+
+def batch_norm(
+    x: Ref,
+    running_mean: Ref | None = None,
+    running_var: Ref | None = None,
+    weight: Ref | None = None,
+    bias: Ref | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Ref:
+    """For each channel (axis 1), over everything else: by the batch's own statistics in training, else by the running ones."""
+    del momentum  # of the running statistics, which `batch_norm_running` computes
+    if not training:
+        return _scaled_channels(_by_running(x, running_mean, running_var, eps), weight, bias)
+    return _scaled_channels(standardised(x, _all_but_channels(x), eps), weight, bias)
+
+
+def batch_norm_running(x: Ref, running_mean: Ref, running_var: Ref, momentum: float = 0.1) -> tuple[Ref, Ref]:
+    """The running statistics after a training batch; the variance among them is the unbiased one. They have no derivative."""
+    axes = _all_but_channels(x)
+    if count(x, axes) < 2:
+        raise GraphError(f"{x.type}: one number a channel has no variance")
+    batch = x.builder.stop_gradient(x)
+    found = (mean(batch, axes), var(batch, axes))
+    old_mean, old_var = ((1 - momentum) * old for old in (running_mean, running_var))
+    return old_mean + momentum * found[0], old_var + momentum * found[1]
+
+
+def instance_norm(
+    x: Ref,
+    running_mean: Ref | None = None,
+    running_var: Ref | None = None,
+    weight: Ref | None = None,
+    bias: Ref | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Ref:
+    """For each sample and channel, over space; or by the running statistics."""
+    del momentum
+    if not use_input_stats:
+        return _scaled_channels(_by_running(x, running_mean, running_var, eps), weight, bias)
+    axes = tuple(range(2, len(x.shape)))
+    if not axes:
+        raise GraphError(f"instance_norm takes x[batch, channels, space...], not {x.type}")
+    return _scaled_channels(standardised(x, axes, eps), weight, bias)
+
+
+def group_norm(
+    x: Ref, num_groups: int, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5
+) -> Ref:
+    """For each sample and group of channels, over the group and space."""
+    if len(x.shape) < 2 or num_groups < 1 or x.shape[1] % num_groups:
+        raise GraphError(f"group_norm: {num_groups} groups of the channels (axis 1) of {x.type}")
+    D, groups = x.builder, (x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
+    split = standardised(D.reshape(x, shape=groups), tuple(range(2, len(groups))), eps)
+    return _scaled_channels(D.reshape(split, shape=x.shape), weight, bias)
+
+
+def batchnorm_channel_first(x: Ref, weight: Ref, bias: Ref, eps: float = 1e-6) -> Ref:
+    """For each channel (axis 0) of one sample, over space."""
+    return _scaled_channels(standardised(x, tuple(range(1, len(x.shape))), eps), weight, bias, axis=0)
+
+
+NORM = (
+    Composition("layer_norm", "y = (x − mean)/√(var + ε)·w + b over the last axes", layer_norm),
+    Composition("rms_norm", "y = x/√(mean x² + ε)·w over the last axes", rms_norm),
+    Composition(
+        "batch_norm",
+        "y = (x − mean)/√(var + ε)·w + b over all but the channels, or by running statistics",
+        batch_norm,
+    ),
+    Composition(
+        "batch_norm_running",
+        "mean ← (1 − m)·mean + m·(batch mean); var ← (1 − m)·var + m·(unbiased batch var)",
+        batch_norm_running,
+    ),
+    Composition("instance_norm", "y = (x − mean)/√(var + ε)·w + b over space", instance_norm),
+    Composition(
+        "group_norm", "y = (x − mean)/√(var + ε)·w + b over groups of channels and space", group_norm
+    ),
+    Composition(
+        "batchnorm_channel_first",
+        "y = (x − mean)/√(var + ε)·w + b for each channel of one sample",
+        batchnorm_channel_first,
+    ),
+)
