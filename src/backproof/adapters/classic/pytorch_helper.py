@@ -71,8 +71,8 @@ VIEWS = {
     "AsStridedBackward0",
     "SqueezeBackward1",
     "UnsqueezeBackward0",
-    "CopySlices",
 }
+IN_PLACE = "torch::autograd::CopySlices"
 LINEAR = {"AddmmBackward0", "MmBackward0", "MvBackward0", "AddmvBackward0"}
 
 
@@ -390,7 +390,6 @@ class _Block:
 
     def _seen(self) -> Seen:
         first, second, (output, output_node) = self._one_pass()
-        before, after, total = self._one_step()
         network = self.subject.network
         inputs, hidden_out = _nested(first.input), _nested(second.input)
         hidden_net, output_net = _nested(first.output), _nested(second.output)
@@ -419,6 +418,7 @@ class _Block:
             raise _unsupported(
                 f"the outputs are a {output_kind}, which needs topology_loss='cross_entropy_softmax'"
             )
+        before, after, total = self._one_step()
         config, states = self._optimizer(before, after, len(inputs))
         return Seen(
             inputs=self._checked_inputs(inputs), targets=self._targets(len(inputs)), hidden_net=hidden_net,
@@ -591,11 +591,16 @@ def _activation(nets: Rows, outs: Rows, nodes: list[str], info: torch.finfo) -> 
     if named is not None and _explains(named, nets, outs, info):
         return named
     fits = [] if named else [name for name in ACTIVATIONS if _explains(name, nets, outs, info)]
-    custom = all(not name[-1].isdigit() for name in nodes)  # an autograd.Function of the user's own
+    # A node of the user's own autograd.Function has no number at its end.
+    custom = not any(name[-1].isdigit() or "::" in name for name in nodes)
     # A sigmoid coincides with nothing else; relu and identity do, wherever a net is positive.
     if len(fits) == 1 and (custom or fits == ["sigmoid"]):
         return fits[0]
     shown = " · ".join(reversed(nodes)) or "nothing"
+    if IN_PLACE in nodes:
+        raise _unsupported(
+            "an activation in place hides itself when a sample has no batch dimension", "Drop inplace=True"
+        )
     what = f"between a Linear layer and the next value the graph shows {shown}"
     raise _unsupported(f"{what}; sigmoid, relu, identity and a final softmax are recorded")
 
