@@ -1,27 +1,28 @@
-# make setup builds .venv with every extra; every other target calls it.
+# Everything calls `setup`, which builds .venv with every extra. `make test` is what the gate runs.
 PYTHON ?= python3.11
-VENV := .venv
-BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+BIN := .venv/bin
+READY := .venv/.ready
 
-.PHONY: setup demo test check bench prove docs clean system
+.PHONY: setup system demo test check bench prove docs clean
 
-setup: $(STAMP)
+setup: $(READY)
 
-$(STAMP): pyproject.toml
-	@echo "== building $(VENV) (Python packages; the CPU build of torch first, so that nothing pulls another)"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --editable '.[exact,torch,jax,keras,cluster,sign,dev]'
-	touch $@
+$(READY): pyproject.toml
+	@echo "== building .venv (the CPU build of torch first, so that nothing pulls another)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[exact,torch,jax,keras,cluster,sign,dev]'
+	@touch $@
 
-# System packages that some checks use: the proof kernel, a browser, a memory checker, node for the peer.
 system:
 	@sh tools/system.sh
 
-test: setup system
-	$(BIN)/python -m pytest -n 2 -q
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+test: setup system check
+	$(BIN)/python -m pytest -n 2
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -29,5 +30,14 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench: setup
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+prove: setup system
+	$(MAKE) -C proofs
+
+docs: setup
+	$(BIN)/python tools/docs.py
+
 clean:
-	rm -rf $(VENV) out
+	rm -rf .venv out

@@ -16,9 +16,18 @@ from backproof.cli.reading import read_text
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("graph", help="a graph, as JSON or text (Session.graph() through backproof.ir.text); '-' is stdin")
-    parser.add_argument("--trials", type=int, default=2, help="independent trials; the chance of error is raised to this power (2)")
-    parser.add_argument("--seed", type=int, help="repeat an earlier run (by default a new random seed, which is reported)")
+    parser.add_argument(
+        "graph", help="a graph, as JSON or text (Session.graph() through backproof.ir.text); '-' is stdin"
+    )
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=2,
+        help="independent trials; the chance of error is raised to this power (2)",
+    )
+    parser.add_argument(
+        "--seed", type=int, help="repeat an earlier run (by default a new random seed, which is reported)"
+    )
     parser.add_argument("--json", action="store_true", help="the certificate as JSON")
 
 

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from backproof.engine import degree
-from backproof.engine.domain import ArrayDomain, exact, prime_field
+from backproof.engine.domain import ArrayDomain, exact
 from backproof.engine.evaluate import evaluate, pushforward
-from backproof.engine.field import P, FieldKernels, add, multiply, total_of
+from backproof.engine.field import FieldKernels, P, multiply, total_of
 from backproof.errors import SessionError
 from backproof.ir.backprop import backprop
 from backproof.ir.graph import Graph
@@ -161,21 +161,31 @@ def _trial(
     refusals = _differences(graph, by_tape, by_definition, "tape = definition", compared)
 
     tangent = pushforward(graph, D, values, tangents)[out]
-    forward = total_of(multiply(tangent, seed), None) if tangent is not None else np.uint64(0)
-    reverse = np.uint64(0)
-    for leaf, dx in tangents.items():
-        gradient = by_definition[leaf]
-        if gradient is not None:
-            reverse = add(reverse, total_of(multiply(dx, gradient), None))
-    if int(forward) != int(reverse):
+    forward = _inner(tangent, seed)
+    reverse = sum(_inner(dx, by_definition[leaf]) for leaf, dx in tangents.items()) % P
+    if forward != reverse:
         refusals += _not_adjoint(graph, D, values, elements) or [
-            Refusal("adjoint", _place(graph, out), f"{int(forward)}", f"{int(reverse)}", "⟨jvp(dx), seed⟩ ≠ ⟨dx, vjp(seed)⟩")
+            Refusal(
+                "adjoint",
+                _place(graph, out),
+                f"{int(forward)}",
+                f"{int(reverse)}",
+                "⟨jvp(dx), seed⟩ ≠ ⟨dx, vjp(seed)⟩",
+            )
         ]
     return refusals, kernels.symbols_used
 
 
+def _inner(a: Value | None, b: Value | None) -> int:
+    """⟨a, b⟩ in the field; None is 0."""
+    return 0 if a is None or b is None else int(total_of(multiply(a, b), None))
+
+
 def leaves_of(
-    graph: Graph, integers: Mapping[int, Any], rng: np.random.Generator, reals: Callable[[Sequence[int]], Value]
+    graph: Graph,
+    integers: Mapping[int, Any],
+    rng: np.random.Generator,
+    reals: Callable[[Sequence[int]], Value],
 ) -> list[Value]:
     """Values for the leaves: reals at random, the others as given, or at random within what they index."""
     found: list[Value] = []
@@ -196,12 +206,17 @@ def _reach(graph: Graph, value: int) -> int:
     for user, position in graph.consumers[value]:
         node = graph.node(user)
         assert node is not None  # only nodes use values
-        axis = node.given.get("axis")
         if node.op.startswith("gather") and position == 1:
-            return graph.types[node.arguments[0]].shape[axis]
+            return graph.types[node.arguments[0]].shape[int(node.given["axis"])]
         if node.op.startswith("scatter") and position == 0:
             return int(node.given["size"])
-        if graph.types[user].kind == "int" and node.op in ("reshape", "broadcast", "transpose", "slice", "concat"):
+        if graph.types[user].kind == "int" and node.op in (
+            "reshape",
+            "broadcast",
+            "transpose",
+            "slice",
+            "concat",
+        ):
             return _reach(graph, user)
     return 16
 
@@ -213,7 +228,11 @@ def _started(tape: Tape, out: int, seed: Value, loop: Loop) -> Gradients:
 
 
 def _differences(
-    graph: Graph, tape: Sequence[Value | None], definition: Sequence[Value | None], check: str, order: Iterable[int]
+    graph: Graph,
+    tape: Sequence[Value | None],
+    definition: Sequence[Value | None],
+    check: str,
+    order: Iterable[int],
 ) -> list[Refusal]:
     """Where two runs of one graph part: the first value in the order of computation, since all others may follow from it."""
     for value in order:
@@ -221,7 +240,15 @@ def _differences(
         zero = np.zeros(graph.types[value].shape, dtype=np.uint64)  # what no contribution has reached
         left, right = zero if a is None else np.asarray(a), zero if b is None else np.asarray(b)
         if left.shape != right.shape:
-            return [Refusal(check, _place(graph, value), f"shape {list(left.shape)}", f"shape {list(right.shape)}", "shapes differ")]
+            return [
+                Refusal(
+                    check,
+                    _place(graph, value),
+                    f"shape {list(left.shape)}",
+                    f"shape {list(right.shape)}",
+                    "shapes differ",
+                )
+            ]
         wrong = np.atleast_1d(left != right)
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0]) if left.ndim else ()
@@ -230,7 +257,9 @@ def _differences(
     return []
 
 
-def _not_adjoint(graph: Graph, D: ArrayDomain, values: Sequence[Value], elements: Callable[[Sequence[int]], Value]) -> list[Refusal]:
+def _not_adjoint(
+    graph: Graph, D: ArrayDomain, values: Sequence[Value], elements: Callable[[Sequence[int]], Value]
+) -> list[Refusal]:
     """The nodes whose own jvp and vjp are not adjoint, input by input."""
     refusals = []
     for value, node in enumerate(graph.nodes, len(graph.leaves)):
@@ -244,8 +273,7 @@ def _not_adjoint(graph: Graph, D: ArrayDomain, values: Sequence[Value], elements
             dx, gy = elements(graph.types[a].shape), elements(graph.types[value].shape)
             dy = None if push is None else push(D, x, values[value], dx, **node.given)
             gx = None if pull is None else pull(D, x, values[value], gy, **node.given)
-            forward = 0 if dy is None else int(total_of(multiply(dy, gy), None))
-            reverse = 0 if gx is None else int(total_of(multiply(dx, gx), None))
+            forward, reverse = _inner(dy, gy), _inner(dx, gx)
             if forward != reverse:
                 because = f"the jvp and the vjp of input {i} are not adjoint: ⟨jvp(dx), gy⟩ ≠ ⟨dx, vjp(gy)⟩"
                 refusals.append(Refusal("adjoint", _place(graph, value), f"{forward}", f"{reverse}", because))
@@ -283,4 +311,6 @@ def _integers(
     refusals = _differences(graph, values, expected, "float64 = integers, forward", range(len(graph)))
     compared = [value for value in range(out, -1, -1) if tape.wanted[value]]
     refusals += _differences(graph, by_floats, by_integers, "float64 = integers, backward", compared)
-    return ("differs from integers" if refusals else f"equal to integers in every entry (no number exceeds {bound:.3g})"), refusals
+    return (
+        "differs from integers" if refusals else f"equal to integers in every entry (no number exceeds {bound:.3g})"
+    ), refusals

@@ -1,18 +1,19 @@
 """The session: an imperative autograd session whose recorded graph is compiled to a tape.
 
-    s = Session()
-    w = s.param(np.zeros((3, 2)), name="w")
-    x, y = s.input(data), s.input(labels)          # leaves first ...
-    loss = s.mse_loss(x @ s.use(w), y)             # (s.use(w) is a leaf too: take it before the first node)
-    grads = s.backward_scalar_dense_all(loss)
-    s.sgd_step_all(0.1, grads)
-    s.reset_tape()
+s = Session()
+w = s.param(np.zeros((3, 2)), name="w")
+x, y = s.input(data), s.input(labels)          # leaves first ...
+loss = s.mse_loss(x @ s.use(w), y)             # (s.use(w) is a leaf too: take it before the first node)
+grads = s.backward_scalar_dense_all(loss)
+s.sgd_step_all(0.1, grads)
+s.reset_tape()
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -183,25 +184,20 @@ class Session:
 
     # ── operations ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    if TYPE_CHECKING:
+    def __getattr__(self, name: str) -> Callable[..., Ref]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in OPERATIONS:
+            raise AttributeError(f"a session has no operation {name!r}; dir(session) lists them")
+        return partial(self._record, OPERATIONS[name].function)
 
-        def __getattr__(self, name: str) -> Callable[..., Ref]: ...
-
-    else:
-
-        def __getattr__(self, name):
-            if name.startswith("_"):
-                raise AttributeError(name)
-            if name not in OPERATIONS:
-                raise AttributeError(f"a session has no operation {name!r}; dir(session) lists them")
-            operation = OPERATIONS[name]
-
-            def record(*given, **params):
-                with self._builder.atomic():
-                    return operation.function(*(self._given(value) for value in given), **{k: self._given(v) for k, v in params.items()})
-
-            record.__name__, record.__doc__ = name, operation.says
-            return record
+    def _record(self, function: Callable[..., Ref], /, *given: Any, **params: Any) -> Ref:
+        """An operation, recorded whole or, on an error, not at all."""
+        with self._builder.atomic():
+            return function(
+                *(self._given(value) for value in given),
+                **{key: self._given(value) for key, value in params.items()},
+            )
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *OPERATIONS})
@@ -261,31 +257,43 @@ class Session:
         kind = self._own(out).type
         given = seed if seed.__class__.__name__ == "Bound" else self._real(seed, "the seed")
         if tuple(given.shape) != kind.shape:
-            raise SessionError(f"the seed must have the shape of the output, {list(kind.shape)}, and has {list(given.shape)}")
+            raise SessionError(
+                f"the seed must have the shape of the output, {list(kind.shape)}, and has {list(given.shape)}"
+            )
         return backward(self.compile_tape(), out.id, given)
 
     def backward_scalar_dense_all(self, loss: Ref) -> Gradients:
         """The gradients of all values from a scalar, seeded with 1."""
         if self._own(loss).shape != ():
-            raise SessionError(f"the loss must be a scalar, and has shape {list(loss.shape)}; give a seed to backward_dense_all")
+            raise SessionError(
+                f"the loss must be a scalar, and has shape {list(loss.shape)}; give a seed to backward_dense_all"
+            )
         return self.backward_dense_all(loss, 1.0)
 
     def grad(self, gradients: Gradients, ref: Ref) -> Any:
         """One entry of the dense array, as an array."""
         value = self._own(ref).id
         if value >= len(gradients):
-            raise SessionError(f"%{value} is outside of the gradients, which have {len(gradients)} entries; it was recorded later")
+            raise SessionError(
+                f"%{value} is outside of the gradients, which have {len(gradients)} entries; it was recorded later"
+            )
         if value in self._constants:
             raise SessionError(f"{self.graph().name(value)} is a constant; it has no gradient")
         if value in self._frozen:
-            raise SessionError(f"{self.graph().name(value)} was declared requires_grad=False; its gradient was not computed")
+            raise SessionError(
+                f"{self.graph().name(value)} was declared requires_grad=False; its gradient was not computed"
+            )
         found = gradients[value]
         if found is None:
             if not wanted_values(self.graph(), self._frozen)[value]:
-                raise SessionError(f"{self.graph().name(value)} depends on nothing that has a gradient; its own was not computed")
+                raise SessionError(
+                    f"{self.graph().name(value)} depends on nothing that has a gradient; its own was not computed"
+                )
             found = self.domain.zeros(ref.shape)
         if tuple(found.shape) != ref.shape:
-            raise SessionError(f"the entry of %{value} has shape {list(found.shape)}, and the value has {list(ref.shape)}")
+            raise SessionError(
+                f"the entry of %{value} has shape {list(found.shape)}, and the value has {list(ref.shape)}"
+            )
         return self.domain.array(found)
 
     # ── forward mode ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -318,8 +326,10 @@ class Session:
     def jvp_scalar_leaf(self, out: Ref, leaf: Ref, tangent: float) -> float:
         """The derivative of a scalar in the direction of one scalar leaf, times `tangent`."""
         if self._own(out).shape != () or self._own(leaf).shape != ():
-            raise SessionError(f"jvp_scalar_leaf takes scalars, and got shapes {list(out.shape)} and {list(leaf.shape)}")
-        return self.jvp_leaf(out, leaf, tangent).item()
+            raise SessionError(
+                f"jvp_scalar_leaf takes scalars, and got shapes {list(out.shape)} and {list(leaf.shape)}"
+            )
+        return float(self.jvp_leaf(out, leaf, tangent))
 
     def _tangent(self, out: Ref, tangents: dict[int, Value]) -> Any:
         graph, place = self.graph(), self._own(out).id
@@ -370,5 +380,3 @@ def _natural(value: Any) -> int:
 
 def _nat_type(length: int | None) -> Type:
     return Type("int", () if length is None else (length,))
-
-
