@@ -1,0 +1,179 @@
+"""Records of one shape as columns: a skeleton of keys and labels, and one row of numbers for each record.
+
+The records of a bundle differ in their numbers alone, so their keys, labels and wiring are judged once, and their
+numbers many records at a time. A fast reader fills the same `Columns` without building documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backproof.receipt.document import Receipt
+
+Path = tuple[str | int, ...]
+MOST_ROWS = 1024  # records held at once
+
+# Numbers below these keys belong to the shape: they are sizes and policies, the same in every record of a run.
+STATIC = frozenset({"topology", "numeric_policy", "batch"})
+# Texts that no equation reads; they may differ from record to record.
+FREE_TEXTS: frozenset[Path] = frozenset(
+    {
+        ("fixture",),
+        ("metadata", "source"),
+        ("metadata", "url_reference"),
+        ("attestor", "import_provenance", "import_timestamp"),
+        ("attestor", "import_provenance", "source_hash"),
+        ("attestor", "signed_subject_digest"),
+        ("attestor", "bundle_root_digest"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of a number in a template."""
+
+    column: int
+
+
+@dataclass(frozen=True)
+class TextSlot:
+    """The place of a free text in a template."""
+
+    column: int
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What records have in common: their template, with slots for numbers and free texts."""
+
+    template: dict[str, Any]
+    paths: tuple[Path, ...]
+    text_paths: tuple[Path, ...]
+
+    @cached_property
+    def index(self) -> dict[Path, int]:
+        """The column of every number."""
+        return {path: column for column, path in enumerate(self.paths)}
+
+    def column(self, *path: str | int) -> int:
+        """The column of a number, or -1 (a column of NaN) where there is none."""
+        return self.index.get(path, -1)
+
+    def get(self, *path: str | int) -> Any:
+        """What stands at a place of the template, or None."""
+        found: Any = self.template
+        for key in path:
+            if isinstance(found, Mapping) and isinstance(key, str):
+                found = found.get(key)
+            elif isinstance(found, list) and isinstance(key, int) and key < len(found):
+                found = found[key]
+            else:
+                return None
+        return found
+
+    def mapping(self, *path: str | int) -> Mapping[str, Any]:
+        """The object at a place, or an empty one."""
+        found = self.get(*path)
+        return found if isinstance(found, Mapping) else {}
+
+    def many(self, *path: str | int) -> list[Any]:
+        """The list at a place, or an empty one."""
+        found = self.get(*path)
+        return found if isinstance(found, list) else []
+
+    def text(self, *path: str | int) -> str:
+        """The label at a place, or an empty one."""
+        found = self.get(*path)
+        return found if isinstance(found, str) else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Some records of one shape. The last column of `numbers` is NaN: what is missing."""
+
+    shape: Shape
+    numbers: NDArray[np.float64]
+    texts: tuple[tuple[str, ...], ...]
+    positions: tuple[int, ...]  # of each record in its bundle, from 0
+    receipts: tuple[Receipt, ...] = field(default=())
+
+    def text(self, row: int, *path: str | int) -> str | None:
+        """A free text of one record."""
+        try:
+            return self.texts[row][self.shape.text_paths.index(path)]
+        except ValueError:
+            return None
+
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        return len(self.positions)
+
+
+def written(path: Path) -> str:
+    """A path as receipts write it: `updates[0].gradient`."""
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else (f".{key}" if text else str(key))
+    return text
+
+
+def columns_of(receipts: Iterable[Receipt], most_rows: int = MOST_ROWS) -> Iterator[Columns]:
+    """The records of a bundle in order; a new block begins where the shape changes or a block is full."""
+    shapes: dict[str, Shape] = {}
+    rows: list[tuple[list[float], list[str], int, Receipt]] = []
+    current: Shape | None = None
+    for position, receipt in enumerate(receipts):
+        flat = _Flat()
+        template = flat.take(receipt.document, ())
+        signature = repr(template)
+        shape = shapes.get(signature)
+        if shape is None:
+            shape = shapes[signature] = Shape(template, tuple(flat.paths), tuple(flat.text_paths))
+        if rows and (shape is not current or len(rows) == most_rows) and current is not None:
+            yield _block(current, rows)
+            rows = []
+        current = shape
+        rows.append((flat.numbers, flat.texts, position, receipt))
+    if rows and current is not None:
+        yield _block(current, rows)
+
+
+def _block(shape: Shape, rows: list[tuple[list[float], list[str], int, Receipt]]) -> Columns:
+    numbers = np.full((len(rows), len(shape.paths) + 1), np.nan)
+    for i, (values, *_) in enumerate(rows):
+        numbers[i, :-1] = values
+    texts = tuple(tuple(row[1]) for row in rows)
+    return Columns(shape, numbers, texts, tuple(row[2] for row in rows), tuple(row[3] for row in rows))
+
+
+class _Flat:
+    """One walk through a document: its template, numbers and free texts."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self.paths: list[Path] = []
+        self.texts: list[str] = []
+        self.text_paths: list[Path] = []
+
+    def take(self, value: Any, path: Path) -> Any:
+        if isinstance(value, dict):
+            return {key: self.take(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.take(item, (*path, i)) for i, item in enumerate(value)]
+        if isinstance(value, int | float) and not isinstance(value, bool) and path[0] not in STATIC:
+            self.numbers.append(float(value))
+            self.paths.append(path)
+            return Slot(len(self.numbers) - 1)
+        if isinstance(value, str) and path in FREE_TEXTS:
+            self.texts.append(value)
+            self.text_paths.append(path)
+            return TextSlot(len(self.texts) - 1)
+        return value

@@ -1,0 +1,68 @@
+"""Net inputs and outputs follow from what is below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backproof.engine.scalar import Positions, activate
+from backproof.receipt.columns import Path
+from backproof.rules.ball import BALLS
+from backproof.rules.layout import Layout
+from backproof.rules.rule import Equation, Ledger, Mutation, Rule
+
+
+def forward_equations(
+    ledger: Ledger, inputs: Positions, parameters: str, net: dict[str, Positions], out: dict[str, Positions]
+) -> Iterator[Equation]:
+    """net = Σ x·w + b and out = activation(net), layer by layer, each from the recorded values below it."""
+    layout, topology = ledger.layout, ledger.layout.topology
+    held = layout.named(parameters, names=layout.parameters)
+    below = inputs
+    for layer, side in ((1, "hidden"), (2, "output")):
+        places, biases = topology.weight_positions(layer), topology.bias_positions(layer)
+        if not places.size or (places < 0).any() or (biases < 0).any():
+            return
+        weights, bias = held[places], held[biases]
+        x, w = ledger.ball(below), ledger.ball(weights)
+        found = BALLS.total(x[:, :, None] * w, axis=1) + ledger.ball(bias)
+        units = topology.units[side]
+        yield Equation(net[side], found, "Σ x · w + b", (below[None, :], weights.T, bias), units)
+        activation = topology.activation_hidden if side == "hidden" else topology.activation_output
+        given = net[side][None, :] if activation == "softmax" else net[side]
+        found = activate(BALLS, activation, ledger.ball(net[side]))
+        yield Equation(out[side], found, f"{activation}(net)", (given,), units)
+        below = out[side]
+
+
+def passes(layout: Layout) -> Iterator[Path]:
+    """The roots of the forward passes before the update."""
+    yield ()
+    for sample in layout.samples:
+        yield ("per_sample", sample)
+
+
+def equations(ledger: Ledger) -> Iterator[Equation]:
+    """The forward pass of the step, and of every sample of a batch."""
+    layout = ledger.layout
+    for root in passes(layout):
+        yield from forward_equations(
+            ledger,
+            layout.named(*root, "inputs", names=layout.inputs),
+            "parameters_before",
+            {side: layout.of_units("net", layout.topology.units[side], *root) for side in ("hidden", "output")},
+            {side: layout.of_units("out", layout.topology.units[side], *root) for side in ("hidden", "output")},
+        )
+
+
+RULE = Rule(
+    27,
+    "forward",
+    "net = Σ x·w + b; out = activation(net)",
+    "A loss can agree with outputs that the network never produced.",
+    equations=equations,
+    mutations=(
+        Mutation("a net input is nudged", "sgd", "forward.h1.net", "nudge"),
+        Mutation("an output is nudged", "relu", "forward.y1.out", "nudge"),
+        Mutation("a sample's net input is nudged", "batch", "per_sample.s1.forward.h1.net", "nudge"),
+    ),
+)

@@ -1,0 +1,53 @@
+"""The forward pass and loss after the update are those of the new parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backproof.rules.layout import Layout
+from backproof.rules.losses import loss_equations
+from backproof.rules.r27_forward import forward_equations
+from backproof.rules.rule import Equation, Label, Ledger, Mutation, Rule
+
+
+def labels(layout: Layout) -> Iterator[Label]:
+    """Both blocks are filled."""
+    for block in ("post_update_forward", "post_update_loss"):
+        if layout.shape.get(block) is not None:
+            said = layout.shape.get(block, "status")
+            yield Label((block, "status"), said, "filled", "canonical receipts carry the step's outcome")
+
+
+def equations(ledger: Ledger) -> Iterator[Equation]:
+    """The same forward pass and loss with parameters_after."""
+    layout = ledger.layout
+    sides = {side: layout.topology.units[side] for side in ("hidden", "output")}
+    out = {side: layout.post_units("out", units) for side, units in sides.items()}
+    yield from forward_equations(
+        ledger,
+        layout.named("inputs", names=layout.inputs),
+        "parameters_after",
+        {side: layout.post_units("net", units) for side, units in sides.items()},
+        out,
+    )
+    yield from loss_equations(
+        ledger,
+        layout.named("targets", names=layout.outputs),
+        out["output"],
+        layout.named("post_update_loss", "per_output", names=layout.outputs),
+        layout.one("post_update_loss", "total"),
+    )
+
+
+RULE = Rule(
+    29,
+    "after-update",
+    "post_update_forward and post_update_loss follow from parameters_after",
+    "Whether a step lowered the loss is what most readers look at first.",
+    labels=labels,
+    equations=equations,
+    mutations=(
+        Mutation("the loss after the update is invented", "sgd", "post_update_loss.total", "nudge"),
+        Mutation("a unit after the update is invented", "sgd", "post_update_forward.h1.net", "nudge"),
+    ),
+)

@@ -1,0 +1,175 @@
+"""What a rule is: a number, a statement, and functions that *derive* claims. `verify` alone compares.
+
+A claim says where, what is said there, and what it should be. There are three: an equation between numbers, for all
+records of a block at once; a label, judged once for all records of a shape; the keys of an object or list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from backproof.engine.scalar import Positions
+from backproof.receipt.columns import Columns, Path
+from backproof.rules.ball import FLOAT32, FLOAT64, Ball, Reals, nine_digit_radius
+from backproof.rules.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """`said` columns, each of which should lie in the ball `found`, for every record.
+
+    `given` are the columns from which `found` was derived. Where one of them is missing there is no equation: the
+    missing column has its own claim.
+    """
+
+    said: Positions
+    found: Ball
+    because: str
+    given: tuple[Positions, ...] = ()
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # places to report, where the columns do not say them
+    rows: Positions | None = None  # the records that it speaks of; all, if none are named
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text or flag that should be another."""
+
+    path: Path
+    said: Any
+    expected: Any
+    because: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of an object, or the ids of a list, that should be exactly these, each once."""
+
+    path: Path
+    said: tuple[str, ...]
+    expected: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Something that cannot be right whatever it is compared with."""
+
+    path: str
+    message: str
+    said: Any = None
+    expected: Any = None
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something wrong in one record of a block that is no equation: a digest, a chain."""
+
+    row: int
+    path: str
+    message: str
+    said: Any = None
+    expected: Any = None
+    id: str = ""
+
+
+class Ledger:
+    """The numbers of a block with their radii, and where they stand."""
+
+    def __init__(self, columns: Columns, layout: Layout, previous: Ledger | None = None) -> None:
+        self.columns = columns
+        self.layout = layout
+        self.previous = previous  # the block before this one in the bundle
+        self.first: Ledger = previous.first if previous is not None else self
+
+    def forget(self) -> None:
+        """Let go of what no later block asks for, so that memory does not grow with the bundle."""
+        self.previous = None
+
+    @cached_property
+    def radii(self) -> Reals:
+        """What nine digits hide of every number."""
+        return nine_digit_radius(self.columns.numbers)
+
+    @cached_property
+    def unit(self) -> float:
+        """The unit roundoff of the format in which the step was computed.
+
+        The file's word is not taken for it: a framework computed in float32 exactly if every parameter is a float32
+        number, which no nine digits are by chance. Everything but an import was computed in float64.
+        """
+        layout = self.layout
+        if not layout.imported:
+            return FLOAT64
+        held = np.concatenate([self._parameters("parameters_before"), self._parameters("parameters_after")])
+        values = self.columns.numbers[:, held[held >= 0]]
+        single = np.abs(values - values.astype(np.float32)) <= nine_digit_radius(values)
+        return FLOAT32 if values.size and bool(single.all()) else FLOAT64
+
+    def _parameters(self, root: str) -> Positions:
+        return self.layout.named(root, names=self.layout.parameters)
+
+    def ball(self, columns: Positions | int) -> Ball:
+        """The numbers of some columns as balls, one row a record."""
+        return Ball(self.columns.numbers[:, columns], self.radii[:, columns], self.unit)
+
+    def values(self, columns: Positions | int) -> Reals:
+        """The numbers of some columns."""
+        return self.columns.numbers[:, columns]
+
+    def setting(self, key: str, otherwise: float = 0.0) -> Ball:
+        """An optimizer's setting as a column, or a constant where the receipt has none."""
+        column = self.layout.setting(key)
+        if column >= 0:
+            return self.ball(np.array([column]))
+        rows = np.full((self.columns.size, 1), otherwise)
+        return Ball(rows, np.zeros_like(rows), self.unit)
+
+    def settings(self, *keys: str) -> tuple[Positions, ...]:
+        """The columns of settings that the receipt has, as what an equation is given."""
+        return tuple(np.array([self.layout.setting(key)]) for key in keys if self.layout.setting(key) >= 0)
+
+
+def _no_labels(_: Layout) -> Iterator[Label | Keys | Wrong]:
+    return iter(())
+
+
+def _no_equations(_: Ledger) -> Iterator[Equation | Violation]:
+    return iter(())
+
+
+def always(_: Layout) -> bool:
+    """Every receipt."""
+    return True
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A way to break a good receipt that its rule must catch: what is done at which place of which subject."""
+
+    name: str
+    subject: str
+    path: str  # dotted; `*` is the first entry
+    change: str  # negate, zero, double, nudge, drop, repeat, or `set:` and a JSON value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of the table of rules."""
+
+    number: int
+    name: str
+    states: str
+    reason: str
+    applies: Callable[[Layout], bool] = always
+    labels: Callable[[Layout], Iterable[Label | Keys | Wrong]] = _no_labels
+    equations: Callable[[Ledger], Iterable[Equation | Violation]] = _no_equations
+    across: bool = False  # whether it ties the records of a bundle
+    mutations: tuple[Mutation, ...] = field(default=())

@@ -1,0 +1,176 @@
+"""Where claims are compared: the one place that decides whether said and found agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backproof.engine.scalar import Positions
+from backproof.receipt.columns import Path, written
+from backproof.rules.rule import Equation, Keys, Label, Ledger, Violation, Wrong
+from backproof.verify.verdict import Finding
+
+
+@dataclass
+class Coverage:
+    """What claims spoke of: columns of numbers, places of labels, and how many claims there were."""
+
+    columns: set[int] = field(default_factory=set)
+    paths: set[Path] = field(default_factory=set)
+    claims: int = 0
+
+
+def judge_label(rule: int, record: int, claim: Label | Keys | Wrong, coverage: Coverage) -> Iterator[Finding]:
+    """A label that is not what it should be, keys that are missing, too many or there twice."""
+    coverage.claims += 1
+    match claim:
+        case Wrong():
+            yield Finding(rule, record, claim.path, claim.message, claim.said, claim.expected, id=claim.id)
+        case Label():
+            coverage.paths.add(claim.path)
+            if claim.said != claim.expected or type(claim.said) is not type(claim.expected):
+                place = written(claim.path)
+                yield Finding(rule, record, place, claim.because, claim.said, claim.expected, id=claim.id)
+        case Keys():
+            coverage.paths.add(claim.path)
+            yield from _judge_keys(rule, record, claim)
+
+
+def _judge_keys(rule: int, record: int, claim: Keys) -> Iterator[Finding]:
+    place = written(claim.path)
+    for key in claim.expected:
+        if key not in claim.said:
+            yield Finding(rule, record, f"{place}.{key}", f"is missing: {claim.because}", None, key, id=key)
+    for key in dict.fromkeys(claim.said):
+        if key not in claim.expected:
+            yield Finding(rule, record, f"{place}.{key}", f"is not expected: {claim.because}", key, None, id=key)
+        elif claim.said.count(key) > claim.expected.count(key):
+            yield Finding(rule, record, f"{place}.{key}", f"is there twice: {claim.because}", key, None, id=key)
+
+
+def judge_equation(
+    rule: int, ledger: Ledger, claim: Equation | Violation, coverage: Coverage
+) -> Iterator[Finding]:
+    """The records in which a number does not lie in the ball that was derived for it.
+
+    An infinite bound or a NaN decides nothing, so that it is never a pass.
+    """
+    if isinstance(claim, Violation):
+        record = ledger.columns.positions[claim.row]
+        yield Finding(rule, record, claim.path, claim.message, claim.said, claim.expected, id=claim.id)
+        return
+    said = claim.said.ravel()
+    if not said.size:
+        return
+    present = (said >= 0) & ~_missing(claim.given, claim.said)
+    if not present.any():
+        return
+    coverage.claims += int(present.sum()) * len(claim.found.mid)
+    coverage.columns.update(said[present].tolist())
+    for columns in claim.given:
+        coverage.columns.update(columns.ravel().tolist())
+    rows = claim.rows if claim.rows is not None else slice(None)
+    stored, radius = ledger.columns.numbers[rows][:, said], ledger.radii[rows][:, said]
+    mid, rad = claim.found.mid.reshape(stored.shape), np.broadcast_to(claim.found.rad.reshape(stored.shape), stored.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        deviation, bound = np.abs(stored - mid), radius + rad
+        agrees = (deviation <= bound) & np.isfinite(bound)
+    agrees |= ~present
+    if agrees.all():
+        return
+    numbers = np.arange(ledger.columns.size) if claim.rows is None else claim.rows
+    for row, k in zip(*(~agrees).nonzero(), strict=True):
+        yield Finding(
+            rule,
+            ledger.columns.positions[int(numbers[row])],
+            claim.names[k] if claim.names else written(ledger.layout.shape.paths[said[k]]),
+            claim.because,
+            float(stored[row, k]),
+            float(mid[row, k]),
+            float(deviation[row, k]),
+            float(bound[row, k]),
+            claim.ids[k] if claim.ids else "",
+            column=int(said[k]),
+            inputs=_inputs(claim.given, claim.said, k),
+        )
+
+
+def _missing(given: Iterable[Positions], said: Positions) -> NDArray[np.bool_]:
+    """Which entries of a claim were derived from a number that is not there."""
+    missing = np.zeros(said.size, dtype=bool)
+    for columns in given:
+        absent = columns < 0
+        if columns.shape == said.shape:
+            missing |= absent.ravel()
+        else:
+            rows = absent.reshape(len(absent), -1).any(axis=1) if absent.ndim > 1 else absent
+            missing |= rows if rows.size == said.size else bool(rows.any())
+    return missing
+
+
+def _inputs(given: Iterable[Positions], said: Positions, k: np.intp) -> frozenset[int]:
+    """The columns from which one entry of a claim was derived."""
+    held: set[int] = set()
+    for columns in given:
+        if columns.shape == said.shape:
+            held.add(int(columns.ravel()[k]))
+        elif columns.ndim > 1 and len(columns) == said.size:
+            held.update(columns[k].ravel().tolist())
+        else:
+            held.update(columns.ravel().tolist())
+    return frozenset(held)
+
+
+def fold(findings: list[Finding]) -> list[Finding]:
+    """Order findings by cause: one whose inputs are themselves found wrong cascades from that finding.
+
+    Replays and labels of a record that has a local equation broken are explained by it, too.
+    """
+    by_record: dict[int, list[int]] = {}
+    for i, finding in enumerate(findings):
+        by_record.setdefault(finding.record, []).append(i)
+    result = list(findings)
+    for places in by_record.values():
+        _fold_record(result, places)
+    return result
+
+
+def _fold_record(findings: list[Finding], places: list[int]) -> None:
+    equations = [i for i in places if findings[i].is_equation]
+    broken: dict[int, int] = {}
+    for i in equations:
+        if findings[i].rule != REPLAY:
+            broken.setdefault(findings[i].column, i)
+    parent: dict[int, int] = {}
+    for i in equations:
+        finding = findings[i]
+        if finding.rule == REPLAY:
+            local = broken.get(finding.column, min(broken.values(), default=i))
+            candidates = [local]
+        else:
+            candidates = [broken[column] for column in sorted(finding.inputs) if column in broken]
+        above = [j for j in candidates if j != i and not _is_below(parent, j, i)]
+        if above:
+            parent[i] = above[0]
+    for i in parent:
+        findings[i] = findings[i].cascading(_root(parent, i))
+
+
+REPLAY = 14
+
+
+def _is_below(parent: Mapping[int, int], i: int, ancestor: int) -> bool:
+    while i in parent:
+        i = parent[i]
+        if i == ancestor:
+            return True
+    return False
+
+
+def _root(parent: Mapping[int, int], i: int) -> int:
+    while i in parent:
+        i = parent[i]
+    return i

@@ -1,0 +1,80 @@
+"""What no rule spoke of: every number and label of a file that is not checked is listed, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backproof.receipt import formats
+from backproof.receipt.columns import Path, Shape, Slot, TextSlot, written
+from backproof.receipt.kinds import Anything, Flag, Kind, Many, Map, Number, OneOf, Record, Text, Whole
+from backproof.verify.compare import Coverage
+from backproof.verify.verdict import Unchecked
+
+# Why some claims of a file cannot be judged. The first pattern that is the beginning of a path gives the reason.
+REASONS: tuple[tuple[Path, str], ...] = (
+    (("fixture",), "a name that the file gives itself"),
+    (("trace_id",), "a name that the file gives its run"),
+    (("fixture_status",), "what the file says about its own making"),
+    (("metadata",), "a remark"),
+    (("bias_policy", "reason"), "a remark"),
+    (("bias_policy", "reconciliation"), "a remark"),
+    (("numeric_policy", "tolerance"), "asks for a tolerance; the bounds here are derived"),
+    (("attestor", "differential_tolerance"), "asks for a tolerance; the bounds here are derived"),
+    (("attestor", "import_provenance"), "speaks of the file that it was imported from, which is not at hand"),
+    (("attestor", "bundle_root_digest"), "is over the whole bundle, which is not at hand"),
+    (("attestor",), "who made and checked the file, by its own word"),
+    (("source_framework",), "which framework ran, by the file's own word"),
+)
+DEFAULT_REASON = "no rule speaks of it"
+_TOPOLOGY = ("topology", "batch")  # read by every rule; what is wrong with them is rules 0 and 19
+
+
+def unchecked_of(shape: Shape, coverage: Coverage, *, signed: bool) -> Iterator[Unchecked]:
+    """The leaves of a shape that no claim covers. A digest over the receipt covers everything but other digests."""
+    checked = coverage.paths | {shape.paths[column] for column in coverage.columns if column >= 0}
+    version = shape.get("schema_version")
+    kind = formats.of_version(version) if version in formats.RECEIPT_VERSIONS else Record(())
+    constants = set(_constants(kind, shape.template, ()))
+    for path, leaf in _leaves(shape.template, ()):
+        if path[0] in _TOPOLOGY or path in checked or path in constants:
+            continue
+        if signed and not (path[0] == "attestor" and path[-1] == "bundle_root_digest"):
+            continue
+        if isinstance(leaf, Slot) or leaf is not None:
+            yield Unchecked(written(path), _reason(path))
+
+
+def _reason(path: Path) -> str:
+    return next((because for start, because in REASONS if path[: len(start)] == start), DEFAULT_REASON)
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _leaves(item, (*path, i))
+    elif isinstance(value, TextSlot | Slot) or not isinstance(value, Mapping | list):
+        yield path, value
+
+
+def _constants(kind: Kind, value: Any, path: Path) -> Iterator[Path]:
+    """The places where the format allows one value only, so that validation has judged them."""
+    match kind:
+        case Text() | Number() | Whole() | Flag():
+            if kind.const is not None:
+                yield path
+        case Record():
+            for field in kind.fields:
+                if isinstance(value, Mapping) and field.name in value:
+                    yield from _constants(field.kind, value[field.name], (*path, field.name))
+        case Map():
+            for key, item in value.items() if isinstance(value, Mapping) else ():
+                yield from _constants(kind.values, item, (*path, key))
+        case Many():
+            for i, item in enumerate(value) if isinstance(value, list) else ():
+                yield from _constants(kind.items, item, (*path, i))
+        case OneOf() | Anything():
+            return
