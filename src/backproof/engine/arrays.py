@@ -45,6 +45,8 @@ class Kernels:
 
     def leaf(self, given: Any, kind: str) -> Array:
         """What a user gives, as an array of the right kind; it may share memory with what was given."""
+        if isinstance(given, np.ndarray) and not given.flags.writeable:
+            given = given.copy()  # some namespaces warn of memory that they could not write to
         return self.xp.asarray(given, dtype=self.kinds[kind])
 
     def array(self, value: Array) -> np.ndarray[Any, Any]:
@@ -113,6 +115,10 @@ class Kernels:
         """a > b, where what is not a number exceeds everything."""
         return self.xp.greater(a, b) | self.xp.isnan(a)
 
+    def every(self, condition: Array) -> bool:
+        """Whether all of it holds."""
+        return bool(self.xp.all(condition))
+
     def take(self, x: Array, index: Array, axis: int) -> Array:
         """x[..., index, ...] for an index of any shape."""
         flat = self.xp.take(x, self.reshape(index, (math.prod(index.shape),)), axis=axis)
@@ -123,13 +129,28 @@ class Kernels:
         return self.xp.take_along_axis(x, index, axis=axis)
 
     def scatter_add(self, index: Array, updates: Array, axis: int, size: int) -> Array:
-        """y[..., index, ...] += updates, as a product with the 0-1 matrix of the index."""
+        """y[..., index, ...] += updates, from zeros; what points nowhere is dropped."""
         count = math.prod(index.shape)
         lead, trail = tuple(updates.shape[:axis]), tuple(updates.shape[axis + len(index.shape) :])
-        hit = self.reshape(index, (1, count)) == self.reshape(self.integers(size), (size, 1))
-        flat = self.reshape(updates, (math.prod(lead), count, math.prod(trail)))
-        found = self.matmul(self.broadcast_to(self.xp.astype(hit, self.real), (math.prod(lead), size, count)), flat)
+        before, after = math.prod(lead), math.prod(trail)
+        moved = self.permute_dims(self.reshape(updates, (before, count, after)), (1, 0, 2))
+        where = self.reshape(index, (count,))
+        nowhere = self.zeros((count,), like=where) + size  # a row of its own, which is cut off again
+        where = self.where((where >= 0) & (where < size), where, nowhere)
+        rows = self.add_rows(where, self.reshape(moved, (count, before * after)), size + 1)[:size, ...]
+        found = self.permute_dims(self.reshape(rows, (size, before, after)), (1, 0, 2))
         return self.reshape(found, (*lead, size, *trail))
+
+    def add_rows(self, where: Array, rows: Array, size: int) -> Array:
+        """Rows added up by index. The standard has no word for it: each namespace's own, or else a product with a 0-1 matrix."""
+        found = self.zeros((size, rows.shape[1]), like=rows)
+        if hasattr(found, "index_add"):
+            return found.index_add(0, where, rows)
+        if hasattr(found, "at"):
+            return found.at[where].add(rows)
+        count = int(where.shape[0])
+        hit = self.reshape(where, (1, count)) == self.reshape(self.integers(size), (size, 1))
+        return self.matmul(self.xp.astype(hit, self.real), rows)
 
     def scatter_along(self, index: Array, updates: Array, axis: int, size: int) -> Array:
         """y[.., index[.., i, ..], ..] += updates[.., i, ..]."""
@@ -155,13 +176,17 @@ class NumPyKernels(Kernels):
 
     def leaf(self, given: Any, kind: str) -> Array:
         try:
-            found = np.asarray(given, dtype=None if isinstance(given, np.ndarray) else self.kinds[kind])
+            found = np.asarray(given)
         except (TypeError, ValueError) as error:
             raise DomainError(f"cannot read {type(given).__name__} as {kind} numbers: {error}") from None
-        if kind == "int" and found.dtype.kind == "f" and not (found == np.floor(found)).all():
-            raise DomainError("expected whole numbers, got fractions")
         if found.dtype.kind not in "fiub":
             raise DomainError(f"cannot read an array of {found.dtype} as {kind} numbers")
+        if kind == "int" and found.dtype.kind == "f" and not (abs(found) <= 2.0**53).all():
+            raise DomainError("expected whole numbers, got some that are too large to be exact, or are none")
+        if kind == "int" and found.dtype.kind == "f" and not (found == np.floor(found)).all():
+            raise DomainError("expected whole numbers, got fractions")
+        if kind == "bool" and found.dtype.kind != "b" and not ((found == 0) | (found == 1)).all():
+            raise DomainError("expected truth values, got numbers other than 0 and 1")
         return np.ascontiguousarray(found, dtype=self.kinds[kind]).reshape(found.shape)
 
     @staticmethod
@@ -188,13 +213,17 @@ class NumPyKernels(Kernels):
         return np.stack(arrays, axis=axis, out=np.empty(shape, dtype=arrays[0].dtype))
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
-        return np.take(x, index, axis=axis)
+        return np.asarray(np.take(x, index, axis=axis), dtype=x.dtype)
+
+    def argsort(self, x: Array, axis: int, *, descending: bool, stable: bool) -> Array:
+        del stable  # always
+        return np.argsort(-x if descending else x, axis=axis, kind="stable")
 
     def scatter_add(self, index: Array, updates: Array, axis: int, size: int) -> Array:
         count = index.size
         lead, trail = updates.shape[:axis], updates.shape[axis + index.ndim :]
         flat = np.moveaxis(updates.reshape(math.prod(lead), count, math.prod(trail)), 1, 0)
-        flat = np.ascontiguousarray(flat).reshape(count, -1)
+        flat = np.ascontiguousarray(flat).reshape(count, math.prod(lead) * math.prod(trail))
         where = index.reshape(count)
         inside = (where >= 0) & (where < size)
         if not inside.all():
@@ -204,8 +233,8 @@ class NumPyKernels(Kernels):
         return np.moveaxis(shaped, 0, 1).reshape(*lead, size, *trail)
 
     def add_rows(self, where: Array, rows: Array, size: int) -> Array:
-        """Rows added up by index, each index in order of appearance."""
-        if rows.shape[1] == 1 and rows.dtype == np.float64:
+        # Each index in order of appearance.
+        if rows.shape[1] == 1 and rows.dtype == np.float64 and where.size:  # of nothing, it counts in integers
             return np.bincount(where, weights=rows[:, 0], minlength=size).reshape(size, 1)
         found = np.zeros((size, rows.shape[1]), dtype=rows.dtype)
         np.add.at(found, where, rows)

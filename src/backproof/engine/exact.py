@@ -82,6 +82,7 @@ def _integer_power(a: Any, b: Any) -> int | Fraction:
     return rational(Fraction(a) ** int(b))
 
 
+_signs = np.frompyfunc(lambda a: (a > 0) - (a < 0), 1, 1)
 _powers = np.frompyfunc(_integer_power, 2, 1)
 
 
@@ -163,7 +164,7 @@ class ExactKernels(NumPyKernels):
         return _objects(_powers(a, b))
 
     def sign(self, x: Array) -> Array:
-        return (x > 0).astype(np.int64).astype(object) - (x < 0).astype(np.int64).astype(object)
+        return _objects(_signs(x))
 
     def sum(self, x: Array, axis: tuple[int, ...]) -> Array:
         return _objects(np.sum(x, axis=axis, initial=0))
@@ -186,10 +187,6 @@ class ExactKernels(NumPyKernels):
 
     def exceeds(self, a: Array, b: Array) -> Array:
         return np.asarray(a > b, dtype=np.bool_)
-
-    def argsort(self, x: Array, axis: int, *, descending: bool, stable: bool) -> Array:
-        del stable  # always
-        return np.argsort(-x if descending else x, axis=axis, kind="stable")
 
     def matmul(self, a: Array, b: Array) -> Array:
         if a.shape[-1] == 0:

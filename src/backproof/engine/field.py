@@ -210,7 +210,8 @@ class FieldKernels(NumPyKernels):
         return total_of(x, axis) if axis else x
 
     def prod(self, x: Array, axis: tuple[int, ...]) -> Array:
-        moved = np.moveaxis(x, axis, range(len(axis))).reshape(-1, *(n for a, n in enumerate(x.shape) if a not in axis))
+        count, kept = math.prod(x.shape[a] for a in axis), [n for a, n in enumerate(x.shape) if a not in axis]
+        moved = np.moveaxis(x, axis, range(len(axis))).reshape(count, *kept)
         found = np.ones(moved.shape[1:], dtype=np.uint64)
         for part in moved:
             found = multiply(found, part)

@@ -67,11 +67,17 @@ def _all_but_channels(x: Ref) -> tuple[int, ...]:
     return (0, *range(2, len(x.shape)))
 
 
-def _by_running(x: Ref, running_mean: Ref | None, running_var: Ref | None, eps: float) -> Ref:
-    if running_mean is None or running_var is None:
+def _by_running(
+    x: Ref, running: tuple[Ref | None, Ref | None], weight: Ref | None, bias: Ref | None, eps: float
+) -> Ref:
+    """By fixed statistics it is one affine map for each channel, and is computed as one."""
+    mean_of, var_of = running
+    if mean_of is None or var_of is None:
         raise GraphError("a normalisation by running statistics needs running_mean and running_var")
-    off = x - along(running_mean, x, 1)
-    return off * along(x.builder.rsqrt(running_var + eps), x, 1)
+    scale = x.builder.rsqrt(var_of + eps)
+    scale = scale if weight is None else weight * scale
+    moved = mean_of * scale
+    return x * along(scale, x, 1) + along(-moved if bias is None else bias - moved, x, 1)
 
 
 def batch_norm(
@@ -87,7 +93,7 @@ def batch_norm(
     """For each channel (axis 1), over everything else: by the batch's own statistics in training, else by the running ones."""
     del momentum  # of the running statistics, which `batch_norm_running` computes
     if not training:
-        return _scaled_channels(_by_running(x, running_mean, running_var, eps), weight, bias)
+        return _by_running(x, (running_mean, running_var), weight, bias, eps)
     return _scaled_channels(standardised(x, _all_but_channels(x), eps), weight, bias)
 
 
@@ -115,7 +121,7 @@ def instance_norm(
     """For each sample and channel, over space; or by the running statistics."""
     del momentum
     if not use_input_stats:
-        return _scaled_channels(_by_running(x, running_mean, running_var, eps), weight, bias)
+        return _by_running(x, (running_mean, running_var), weight, bias, eps)
     axes = tuple(range(2, len(x.shape)))
     if not axes:
         raise GraphError(f"instance_norm takes x[batch, channels, space...], not {x.type}")

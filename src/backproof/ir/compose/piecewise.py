@@ -71,8 +71,8 @@ def hardsigmoid(x: Ref) -> Ref:
 
 
 def hardswish(x: Ref) -> Ref:
-    """x·(x + 3)/6 between −3 and 3, 0 below, x above; its derivative at −3 is 0 and at 3 is 1."""
-    return where(x <= -3.0, 0.0, where(x >= 3.0, x, x * (x + 3.0) / 6.0))
+    """x·relu6(x + 3)/6; its derivative at −3 is 0 and at 3 is 1."""
+    return x * relu6(x + 3.0) / 6.0
 
 
 def softshrink(x: Ref, lambd: float = 0.5) -> Ref:

@@ -25,7 +25,7 @@ def _gather(K: Any, x: Value, index: Value, axis: int) -> Value:
     if size == 0:
         return K.zeros((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), like=x)
     inside = _inside(index, size)
-    if bool(inside.all()):
+    if K.every(inside):
         return K.take(x, index, axis=axis)
     found = K.take(x, K.where(inside, index, K.zeros(tuple(index.shape), like=index)), axis=axis)
     trailing = (1,) * (len(x.shape) - axis - 1)
@@ -48,7 +48,8 @@ GATHER = Primitive(
 def _scattered(index: Type, updates: Type, *, axis: int, size: int) -> Type:
     require_kind(index, "int", 0)
     require_kind(updates, "real", 1)
-    if updates.shape[axis : axis + index.rank] != index.shape or size < 0 or axis < 0:
+    fits = 0 <= axis <= updates.rank - index.rank
+    if not fits or updates.shape[axis : axis + index.rank] != index.shape:
         raise GraphError(f"updates {updates} must have the shape of the index, {index}, from axis {axis} on")
     return Type("real", (*updates.shape[:axis], size, *updates.shape[axis + index.rank :]))
 
@@ -78,7 +79,7 @@ def _gather_along(K: Any, x: Value, index: Value, axis: int) -> Value:
     if size == 0:
         return K.zeros(tuple(index.shape), like=x)
     inside = _inside(index, size)
-    if bool(inside.all()):
+    if K.every(inside):
         return K.take_along_axis(x, index, axis=axis)
     found = K.take_along_axis(x, K.where(inside, index, K.zeros(tuple(index.shape), like=index)), axis=axis)
     return K.where(inside, found, K.zeros(tuple(found.shape), like=found))
@@ -100,7 +101,7 @@ def _scattered_along(index: Type, updates: Type, *, axis: int, size: int) -> Typ
     require_kind(index, "int", 0)
     require_kind(updates, "real", 1)
     normal_axes((axis,), updates.rank)
-    if index.shape != updates.shape or size < 0:
+    if index.shape != updates.shape:
         raise GraphError(f"index {index} and updates {updates} must have one shape")
     return Type("real", (*updates.shape[:axis], size, *updates.shape[axis + 1 :]))
 
@@ -149,7 +150,7 @@ TOPK = Primitive(
     "y is where the k largest of x are along an axis, largest first; the first of equals",
     _top,
     lambda K, x, k, axis: K.argsort(x, axis=axis, descending=True, stable=True)[
-        (slice(None),) * axis + (slice(0, k),)
+        (slice(None),) * axis + (slice(0, k), ...)
     ],
     (None,),
     (None,),

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from backproof.errors import GraphError
-from backproof.ir.primitive import Value, bilinear, normal_axes, require_kind
+from backproof.ir.primitive import Value, bilinear, like, normal_axes, require_kind
 from backproof.ir.primitives.shape import inverse_order, pad_axis
 from backproof.ir.primitives.window import Pairs, counts, shifts, window_count
 from backproof.ir.rounding import Sums
@@ -143,6 +143,8 @@ def _convolved(
             f"conv takes x[batch, channels, space...] and w[out, channels/groups, window...] of one rank, and one stride, "
             f"padding and dilation per axis of space; here x is {x}, w is {w}, stride {list(stride)}"
         )
+    if any(spread < 1 for spread in input_dilation):
+        raise GraphError(f"input dilation {list(input_dilation)} must be at least 1")
     if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
         raise GraphError(
             f"{groups} groups: {x.shape[1]} input channels must be {groups}×{w.shape[1]}, and {w.shape[0]} outputs a multiple of {groups}"
@@ -162,7 +164,8 @@ def _widen(K: Any, x: Value, padding: Pairs, dilation: Shape) -> Value:
         axis = i + 2
         x = pad_axis(K, x, axis, max(low, 0), max(high, 0), spread - 1)
         if low < 0 or high < 0:
-            x = x[(slice(None),) * axis + (slice(max(-low, 0), x.shape[axis] - max(-high, 0)),)]
+            end = max(x.shape[axis] - max(-high, 0), 0)
+            x = x[(slice(None),) * axis + (slice(min(max(-low, 0), end), end), ...)]
     return x
 
 
@@ -176,29 +179,71 @@ def _convolve(
     window_dilation: Shape,
     groups: int,
 ) -> Value:
-    """One matrix product per group: the windows of x as columns, the kernels as rows."""
+    """Matrix products of the kernels, as rows, with the windows of x, as columns; a block of columns at a time, so that it stays
+    in cache. The windows are sliced by tap or by place, whichever are fewer, and laid out so that they are copied only once."""
     x = _widen(K, x, padding, input_dilation)
-    n, c, out = x.shape[0], w.shape[1], w.shape[0]
+    n, out = x.shape[0], w.shape[0]
     window = tuple(w.shape[2:])
     space = counts(tuple(x.shape[2:]), window, stride, ((0, 0),) * len(window), window_dilation)
-    taps, places = math.prod(window), math.prod(space)
-    rows = K.reshape(w, (groups, out // groups, c, taps))
-    # The slices of x are taken by tap or by place, whichever are fewer, and laid out so that no copy is made of them again.
-    if taps <= places:
-        found = shifts(K, K.permute_dims(x, (1, 0, *range(2, len(x.shape)))), window, space, window_dilation, stride)
-        columns = K.permute_dims(K.reshape(found, (taps, groups, c, n * places)), (1, 0, 2, 3))
-        rows = K.permute_dims(rows, (0, 1, 3, 2))
-        columns = K.reshape(columns, (groups, taps * c, n * places))
-    else:
-        found = shifts(K, x, space, window, stride, window_dilation)
-        columns = K.permute_dims(K.reshape(found, (places * n, groups, c * taps)), (1, 2, 0))
-    rows = K.reshape(rows, (groups, out // groups, c * taps))
-    product = K.matmul(rows[0], columns[0]) if groups == 1 else K.matmul(rows, columns)
-    axes = tuple(range(2, 2 + len(space)))
-    if taps <= places:
-        return K.permute_dims(K.reshape(product, (out, n, *space)), (1, 0, *axes))
+    if math.prod(window) <= math.prod(space):
+        step = max(1, _BLOCK // max(1, math.prod(window) * x.shape[1] * math.prod(space)))
+        rows = _rows_by_tap(K, w, groups)
+        parts = [
+            _product_by_tap(K, x[begin : min(begin + step, n), ...], rows, window, space, stride, window_dilation)
+            for begin in range(0, max(n, 1), step)
+        ]
+        product = parts[0] if len(parts) == 1 else K.concat(parts, axis=1)
+        split = K.reshape(product, (out, n, *space))
+        return K.permute_dims(split, (1, 0, *range(2, 2 + len(space))))
+    step = max(1, w.shape[1]) if groups > 1 else max(1, _BLOCK // max(1, math.prod(x.shape[2:]) * math.prod(space) * n))
+    total = None
+    for begin in range(0, max(w.shape[1], 1), step):
+        end = min(begin + step, w.shape[1])
+        block, kernels = (x, w) if groups > 1 else (x[:, begin:end, ...], w[:, begin:end, ...])
+        part = _product_by_place(K, block, kernels, space, stride, window_dilation, groups)
+        total = part if total is None else K.add(total, part)
     last = len(space) + 1
-    return K.permute_dims(K.reshape(product, (out, *space, n)), (last, 0, *range(1, last)))
+    return K.permute_dims(K.reshape(total, (out, *space, n)), (last, 0, *range(1, last)))
+
+
+_BLOCK = 1 << 18  # numbers in a block of columns: 2 MB of float64
+
+
+def _rows_by_tap(K: Any, w: Value, groups: int) -> Value:
+    """[groups, out, tap·channel]."""
+    out, c, *window = w.shape
+    taps = math.prod(window)
+    split = K.permute_dims(K.reshape(w, (groups, out // groups, c, taps)), (0, 1, 3, 2))
+    return K.reshape(split, (groups, out // groups, taps * c))
+
+
+def _product_by_tap(
+    K: Any, x: Value, rows: Value, window: Shape, space: Shape, stride: Shape, dilation: Shape
+) -> Value:
+    """[out, batch·place], from one slice of x per tap."""
+    n, channels = x.shape[:2]
+    groups, out, size = rows.shape
+    taps, places = math.prod(window), math.prod(space)
+    found = shifts(K, K.permute_dims(x, (1, 0, *range(2, len(x.shape)))), window, space, dilation, stride)
+    split = K.reshape(found, (taps, groups, channels // groups, n * places))
+    columns = K.reshape(K.permute_dims(split, (1, 0, 2, 3)), (groups, size, n * places))
+    if groups == 1:
+        return K.matmul(rows[0, ...], columns[0, ...])
+    return K.reshape(K.matmul(rows, columns), (groups * out, n * places))
+
+
+def _product_by_place(
+    K: Any, x: Value, w: Value, space: Shape, stride: Shape, dilation: Shape, groups: int
+) -> Value:
+    """[out, place·batch], from one slice of x per place."""
+    out, c, *window = w.shape
+    n, taps, places = x.shape[0], math.prod(window), math.prod(space)
+    found = shifts(K, x, space, tuple(window), stride, dilation)
+    columns = K.permute_dims(K.reshape(found, (places * n, groups, c * taps)), (1, 2, 0))
+    rows = K.reshape(w, (groups, out // groups, c * taps))
+    if groups == 1:
+        return K.matmul(rows[0, ...], columns[0, ...])
+    return K.reshape(K.matmul(rows, columns), (out, places * n))
 
 
 def _swap(D: Any, x: Value) -> Value:
@@ -264,6 +309,8 @@ def _conv_weight(
 ) -> Value:
     """The transpose in w: a convolution of x with gy, in which batch and channels have changed places."""
     lhs, w = x
+    if 0 in gy.shape[2:]:
+        return like(D, 0.0, w)  # no output, so no window to turn into a kernel
     axes = tuple(range(2, len(lhs.shape)))
     pads = []
     for i, axis in enumerate(axes):

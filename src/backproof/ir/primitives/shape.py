@@ -100,7 +100,7 @@ SLICE = linear(
     "y = x[start:stop:step] on every axis",
     _sliced,
     lambda K, x, start, stop, step: x[
-        tuple(slice(a, b, s) for a, b, s in zip(start, stop, step, strict=True))
+        (*(slice(a, b, s) for a, b, s in zip(start, stop, step, strict=True)), ...)  # `...` keeps rank 0 an array
     ],
     _unslice,
     Moves(),
@@ -134,7 +134,7 @@ def pad_axis(K: Any, x: Value, axis: int, low: int, high: int, gap: int) -> Valu
             (K.reshape(x, (*head, 1, *tail)), K.zeros((*head, gap, *tail), like=x)), axis=axis + 1
         )
         flat = K.reshape(spaced, (*shape[:axis], size * (gap + 1), *tail))
-        x = flat[(slice(None),) * axis + (slice(0, size * (gap + 1) - gap),)]
+        x = flat[(slice(None),) * axis + (slice(0, size * (gap + 1) - gap), ...)]
     if low or high:
         before = K.zeros((*shape[:axis], low, *shape[axis + 1 :]), like=x)
         after = K.zeros((*shape[:axis], high, *shape[axis + 1 :]), like=x)
@@ -224,7 +224,7 @@ FLIP = linear(
     "flip",
     "y is x, backwards along these axes",
     _flipped,
-    lambda K, x, axes: K.flip(x, axis=axes),
+    lambda K, x, axes: K.flip(x, axis=axes) if axes else x,
     lambda D, x, y, gy, axes: D.flip(gy, axes=axes),
     Moves(),
     ("axes",),

@@ -41,8 +41,16 @@ def _shifted(x: Value, offset: Shape, count: Shape, reach: Shape, step: Shape) -
     """The slice of x that begins at offset·reach and has `count` elements in steps, along each axis of space."""
     key = [slice(None), slice(None)]
     for o, r, n, s in zip(offset, reach, count, step, strict=True):
-        key.append(slice(o * r, o * r + (n - 1) * s + 1 if n else 0, s))
+        key.append(slice(o * r, o * r + (n - 1) * s + 1, s) if n else slice(0, 0))
     return x[tuple(key)]
+
+
+def _hollow(size: int, count: int, window: int, stride: int, pad: tuple[int, int], dilation: int) -> bool:
+    """Whether a window along one axis lies in the padding alone, or steps over all there is."""
+    begins = (i * stride - pad[0] for i in range(count))
+    first = (begin if begin >= 0 else begin % dilation for begin in begins)  # the first place not before 0
+    reach = (window - 1) * dilation - pad[0]
+    return any(place >= size or place > i * stride + reach for i, place in enumerate(first))
 
 
 def _pooled(kind: str, *, empty: bool) -> ShapeRule:
@@ -56,9 +64,13 @@ def _pooled(kind: str, *, empty: bool) -> ShapeRule:
             )
         if any(low < 0 or high < 0 for low, high in padding):
             raise GraphError(f"padding {list(padding)} must not be negative")
-        if not empty and any(pad >= (k - 1) * d + 1 for pair, k, d in zip(padding, window, dilation, strict=True) for pad in pair):
-            raise GraphError(f"padding {list(padding)} is as wide as the window {list(window)}: a window would hold nothing")
-        return Type(kind, (*x.shape[:2], *counts(x.shape[2:], window, stride, padding, dilation)))  # type: ignore[arg-type] # one of two literals, from below
+        fits = counts(x.shape[2:], window, stride, padding, dilation)
+        along = zip(x.shape[2:], fits, window, stride, padding, dilation, strict=True)
+        if not empty and any(_hollow(*given) for given in along):
+            raise GraphError(
+                f"padding {list(padding)} is too wide for windows {list(window)}: one would hold nothing of {x}"
+            )
+        return Type(kind, (*x.shape[:2], *fits))  # type: ignore[arg-type] # one of two literals, from below
 
     return rule
 
@@ -119,14 +131,12 @@ def _flat_places(
     K: Any, shape: Shape, window: Shape, stride: Shape, padding: Pairs, dilation: Shape
 ) -> tuple[Value, Value]:
     """For each window its elements' places in the plane of x, row-major, and whether they are in the plane: [window, space]."""
-    places, inside = K.integers(1), None
+    places = K.reshape(K.integers(1), (1, 1))
+    inside = places == 0
     for n, k, s, (low, high), d in zip(shape, window, stride, padding, dilation, strict=True):
         count = window_count(n, k, s, (low, high), d)
         along = K.reshape(K.integers(k) * d, (k, 1)) + K.reshape(K.integers(count) * s - low, (1, count))
         real = (along >= 0) & (along < n)
-        if inside is None:
-            places, inside = along, real
-            continue
         w, o = places.shape
         places = K.reshape(K.reshape(places * n, (w, 1, o, 1)) + K.reshape(along, (1, k, 1, count)), (w * k, o * count))
         inside = K.reshape(K.reshape(inside, (w, 1, o, 1)) & K.reshape(real, (1, k, 1, count)), (w * k, o * count))
@@ -164,8 +174,8 @@ def _best(
     best = place = found = None
     for k, offset in enumerate(itertools.product(*(range(size) for size in window))):
         value = _shifted(wide, offset, fits, dilation, stride)
-        here = K.broadcast_to(K.reshape(places[k], (1, 1, *fits)), full)
-        real = K.broadcast_to(K.reshape(inside[k], (1, 1, *fits)), full)
+        here = K.broadcast_to(K.reshape(places[k, ...], (1, 1, *fits)), full)
+        real = K.broadcast_to(K.reshape(inside[k, ...], (1, 1, *fits)), full)
         if best is None:
             best, place, found = value, here, real
             continue
