@@ -54,6 +54,8 @@ class Case:
     ours: Callable[..., Any] | None = None
     order: int = 2
     """How many times PyTorch can take the derivative: some of its backward functions have none."""
+    held: tuple[int, ...] = ()
+    """What PyTorch takes as constant, such as the weights of classes."""
     quiet: bool = False
     """Whether the result is not a number, by 0/0: a mean of nothing."""
 
@@ -67,6 +69,11 @@ class Case:
         rng = np.random.default_rng(zlib.crc32(self.id.encode()))
         found = [np.asarray(spec(rng)) for spec in self.given]
         return [x.astype(np.float32).astype(np.float64) if x.dtype.kind == "f" else x for x in found]
+
+    @cached_property
+    def moving(self) -> list[int]:
+        """Which of what is given has a derivative."""
+        return [i for i, x in enumerate(self.arrays) if x.dtype.kind == "f" and i not in self.held]
 
     def mine(self, *leaves: Ref) -> tuple[Ref, ...]:
         function = self.ours or (lambda *x: COMPOSITIONS[self.name].function(*x, **self.params))
@@ -96,8 +103,8 @@ def cotangents(shapes: list[tuple[int, ...]], seed: int) -> list[np.ndarray]:
 
 def in_torch(case: Case, dtype: torch.dtype, order: int) -> Derivatives:
     leaves = [torch.tensor(x) for x in case.arrays]
-    leaves = [x.to(dtype).requires_grad_() if x.is_floating_point() else x for x in leaves]
-    real = [x for x in leaves if x.is_floating_point()]
+    leaves = [x.to(dtype) if x.is_floating_point() else x for x in leaves]
+    real = [leaves[i].requires_grad_() for i in case.moving]
     # Only the plain formula of attention has second derivatives.
     with sdpa_kernel(SDPBackend.MATH) if "attention" in case.name else nullcontext():
         outputs = flat(case.theirs(*leaves, **case.params))
@@ -116,7 +123,7 @@ def in_torch(case: Case, dtype: torch.dtype, order: int) -> Derivatives:
             found = torch.autograd.grad(total, inputs, materialize_grads=True) if total.requires_grad else None
             second = [torch.zeros_like(x) for x in inputs] if found is None else list(found)
     first = first or [torch.zeros_like(x) for x in real]
-    arrays = ([y.detach().double().numpy() for y in part] for part in (outputs, first, second))
+    arrays = ([y.detach().double().numpy(force=True) for y in part] for part in (outputs, first, second))
     return Derivatives(*arrays)
 
 
@@ -129,7 +136,7 @@ class Recorded:
     def __init__(self, case: Case, shapes: list[tuple[int, ...]], order: int) -> None:
         B = self.builder = Builder()
         self.leaves = [B.leaf(Type(KINDS[x.dtype.kind], x.shape)) for x in case.arrays]
-        real = [leaf for leaf in self.leaves if leaf.type.kind == "real"]
+        real = [self.leaves[i] for i in case.moving]
         cots = [B.leaf(Type("real", shape)) for shape in shapes]
         directions = [B.leaf(x.type) for x in real]
         self.given = [*case.arrays, *cotangents(shapes, 1), *cotangents([x.shape for x in real], 2)]

@@ -9,3 +9,5 @@ from agreement import Case
 
 CASES: list[Case] = [*cases_pointwise.CASES, *cases_layers.CASES, *cases_space.CASES, *cases_losses.CASES]
 
+
+ONLY_FLOAT32: list[Case] = cases_pointwise.ONLY_FLOAT32

@@ -24,7 +24,7 @@ CONVS = [
     conv(2, "odd", (1, 4, 9, 8), (6, 2, 3, 2), stride=(3, 2), padding=(2, 1), dilation=(2, 3), groups=2),
     conv(2, "by-channel", (2, 3, 5, 5), (6, 1, 3, 3), groups=3, padding=1, bias=False),
     conv(2, "valid", (2, 3, 5, 5), (2, 3, 3, 3), padding="valid"),
-    conv(2, "same", (2, 3, 5, 6), (2, 3, 2, 3), padding="same"),
+    conv(2, "same", (2, 3, 5, 6), (2, 3, 3, 5), padding="same"),
     conv(2, "pointwise", (2, 3, 4, 4), (5, 3, 1, 1), stride=3),
     conv(2, "empty", (0, 3, 5, 5), (2, 3, 3, 3), padding=1),
     conv(3, "plain", (2, 2, 4, 5, 4), (3, 2, 2, 3, 2)),
