@@ -40,7 +40,7 @@ def law(examples: int) -> Callable[..., Any]:
 #
 # A domain says which numbers an input may hold; a style says how they are spread over it:
 #     plain   any floats            tied    few different floats, so that many are equal
-#     apart   no two nearer than 1/16, none within 1/32 of 0       whole   small integers
+#     apart   no two nearer than 1/64, none within 1/128 of 0      whole   small integers
 
 Domain = str | tuple[str, int]
 _RANGES = {"any": (-3.0, 3.0), "positive": (0.125, 4.0), "above": (-0.75, 3.0), "exponent": (-2.0, 2.0)}
@@ -70,7 +70,7 @@ def _reals(rng: np.random.Generator, shape: tuple[int, ...], domain: str, style:
         found = low + (high - low) * (rng.integers(0, 4, shape) + 1) / 8
     else:
         size = int(np.prod(shape))
-        found = (rng.permutation(size).reshape(shape) - size // 2 + 0.5) / 16 + rng.uniform(-1, 1, shape) / 256
+        found = (rng.permutation(size).reshape(shape) - size // 2 + 0.5) / 16 + rng.uniform(-1, 1, shape) / 512
         if name != "any":
             found = low + 1 / 32 + abs(found)
     return np.where(abs(found) < 1 / 8, 0.5, found) if domain == "nonzero" else found
@@ -100,8 +100,14 @@ class Point:
 
     def x(self, style: str = "plain") -> tuple[np.ndarray[Any, Any], ...]:
         rng = self.rng(1)
-        return tuple(
+        found = tuple(
             sample(rng, kind, domain, style) for kind, domain in zip(self.types, self.domains, strict=True)
+        )
+        if style != "apart":
+            return found
+        # Apart from the other inputs' numbers too, and with bits to spare for a small step to be exact.
+        return tuple(
+            np.rint((v + k / 48) * 2.0**20) / 2.0**20 if v.dtype.kind == "f" else v for k, v in enumerate(found)
         )
 
     def like(self, kind: Type, salt: int, style: str = "plain") -> np.ndarray[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from backproof.errors import GraphError
 from backproof.ir.primitive import Primitive, ShapeRule, Value, like, linear, normal_axes, require_kind, without
+from backproof.ir.primitives.shape import inverse_order
 from backproof.ir.rounding import Decides, Special, Sums
 from backproof.ir.types import Type
 
@@ -68,14 +69,31 @@ MIN = _extreme("min", "y = min x over axes; ties share the derivative")
 
 
 def _others(D: Any, x: Value, axes: Axes) -> Value:
-    """For each element the product of all the others; right also where some are 0."""
-    one, zero = like(D, 1.0, x), like(D, 0.0, x)
-    is_zero = D.eq(x, zero)
-    zeros = again(D, D.sum(D.where(is_zero, one, zero), axes=axes), x, axes)
-    filled = D.where(is_zero, one, x)
-    product = again(D, D.prod(filled, axes=axes), x, axes)
-    none, single = D.eq(zeros, zero), D.eq(zeros, one)
-    return D.where(none, D.div(product, filled), D.where(D.logical_and(single, is_zero), product, zero))
+    """For each element the product of all the others. Nothing is divided, so it is right, and has derivatives, where some are 0."""
+    order = (*sorted(axes), *_kept(x, axes))
+    sizes = tuple(x.shape[axis] for axis in order)
+    count = math.prod(sizes[: len(axes)])
+    line = D.reshape(D.transpose(x, axes=order), shape=(count, *sizes[len(axes) :]))
+    found = D.reshape(_others_in_line(D, line), shape=sizes)
+    return D.transpose(found, axes=inverse_order(order))
+
+
+def _others_in_line(D: Any, x: Value) -> Value:
+    """Along axis 0: what is beside the pair that an element is in, times the other of the pair."""
+    count, *rest = x.shape
+    if count < 2:
+        return like(D, 1.0, x)
+    if count == 2:
+        return D.flip(x, axes=(0,))
+    half = (count + 1) // 2
+    if count % 2:
+        x = D.concat(x, D.constant(value=1.0, shape=(1, *rest)), axis=0)
+    pairs = D.reshape(x, shape=(half, 2, *rest))
+    beside = _others_in_line(D, D.prod(pairs, axes=(1,)))
+    again_each = D.broadcast(beside, shape=(half, 2, *rest), axes=(0, *range(2, len(rest) + 2)))
+    found = D.reshape(D.mul(again_each, D.flip(pairs, axes=(1,))), shape=(2 * half, *rest))
+    zeros, ones = (0,) * (len(rest) + 1), (1,) * (len(rest) + 1)
+    return D.slice(found, start=zeros, stop=(count, *rest), step=ones)
 
 
 PROD = Primitive(
