@@ -105,6 +105,25 @@ class Kernels:
         total = self.xp.sum(self.exp(self.subtract(x, shift)), axis=axis)
         return self.add(self.log(total), self.reshape(shift, tuple(total.shape)))
 
+    def pad(self, x: Array, low: Shape, high: Shape, interior: Shape) -> Array:
+        """Zeros before, after and between the elements of each axis."""
+        for axis, given in enumerate(zip(low, high, interior, strict=True)):
+            x = self._pad_axis(x, axis, *given)
+        return x
+
+    def _pad_axis(self, x: Array, axis: int, low: int, high: int, gap: int) -> Array:
+        shape = tuple(x.shape)
+        lead, size, tail = shape[:axis], shape[axis], shape[axis + 1 :]
+        if gap and size > 1:
+            column = self.reshape(x, (*lead, size, 1, *tail))
+            spaced = self.concat((column, self.zeros((*lead, size, gap, *tail), like=x)), axis=axis + 1)
+            flat = self.reshape(spaced, (*lead, size * (gap + 1), *tail))
+            x = flat[(slice(None),) * axis + (slice(0, size * (gap + 1) - gap),)]
+        if low or high:
+            before, after = self.zeros((*lead, low, *tail), like=x), self.zeros((*lead, high, *tail), like=x)
+            x = self.concat((before, x, after), axis=axis)
+        return x
+
     # ── indices ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def argmax(self, x: Array, axis: int) -> Array:
@@ -205,6 +224,14 @@ class NumPyKernels(Kernels):
         from scipy.special import erf
 
         return erf(x)
+
+    def pad(self, x: Array, low: Shape, high: Shape, interior: Shape) -> Array:
+        if not any((*low, *high, *interior)):
+            return x
+        inner = [(n - 1) * (gap + 1) + 1 if n else 0 for n, gap in zip(x.shape, interior, strict=True)]
+        found = self.zeros([a + n + b for a, n, b in zip(low, inner, high, strict=True)], like=x)
+        found[tuple(slice(a, a + n, gap + 1) for a, n, gap in zip(low, inner, interior, strict=True))] = x
+        return found
 
     def stack(self, arrays: Sequence[Array], axis: int) -> Array:
         # NumPy would lay the result out like the operands; in row-major order the reshape that follows costs nothing.

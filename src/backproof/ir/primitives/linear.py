@@ -7,7 +7,7 @@ from typing import Any
 
 from backproof.errors import GraphError
 from backproof.ir.primitive import Value, bilinear, like, normal_axes, require_kind
-from backproof.ir.primitives.shape import inverse_order, pad_axis
+from backproof.ir.primitives.shape import inverse_order
 from backproof.ir.primitives.window import Pairs, counts, shifts, window_count
 from backproof.ir.rounding import Sums
 from backproof.ir.types import Shape, Type
@@ -160,12 +160,11 @@ def _convolved(
 
 def _widen(K: Any, x: Value, padding: Pairs, dilation: Shape) -> Value:
     """Space padded (a negative pad cuts) and spread out."""
-    for i, ((low, high), spread) in enumerate(zip(padding, dilation, strict=True)):
-        axis = i + 2
-        x = pad_axis(K, x, axis, max(low, 0), max(high, 0), spread - 1)
-        if low < 0 or high < 0:
-            end = max(x.shape[axis] - max(-high, 0), 0)
-            x = x[(slice(None),) * axis + (slice(min(max(-low, 0), end), end), ...)]
+    low, high = (tuple(max(pair[side], 0) for pair in padding) for side in (0, 1))
+    x = K.pad(x, (0, 0, *low), (0, 0, *high), (0, 0, *(spread - 1 for spread in dilation)))
+    cut = [(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(padding, x.shape[2:], strict=True)]
+    if any(a < 0 or b < 0 for a, b in padding):
+        x = x[(slice(None), slice(None), *(slice(a, b) for a, b in cut))]
     return x
 
 

@@ -124,30 +124,6 @@ def _padded(x: Type, *, low: Shape, high: Shape, interior: Shape) -> Type:
     return Type(x.kind, tuple(sizes))
 
 
-def pad_axis(K: Any, x: Value, axis: int, low: int, high: int, gap: int) -> Value:
-    """Zeros before, after and between the elements of one axis."""
-    shape = tuple(x.shape)
-    size = shape[axis]
-    if gap and size > 1:
-        head, tail = shape[: axis + 1], shape[axis + 1 :]
-        spaced = K.concat(
-            (K.reshape(x, (*head, 1, *tail)), K.zeros((*head, gap, *tail), like=x)), axis=axis + 1
-        )
-        flat = K.reshape(spaced, (*shape[:axis], size * (gap + 1), *tail))
-        x = flat[(slice(None),) * axis + (slice(0, size * (gap + 1) - gap), ...)]
-    if low or high:
-        before = K.zeros((*shape[:axis], low, *shape[axis + 1 :]), like=x)
-        after = K.zeros((*shape[:axis], high, *shape[axis + 1 :]), like=x)
-        x = K.concat((before, x, after), axis=axis)
-    return x
-
-
-def _pad(K: Any, x: Value, low: Shape, high: Shape, interior: Shape) -> Value:
-    for axis, (a, b, gap) in enumerate(zip(low, high, interior, strict=True)):
-        x = pad_axis(K, x, axis, a, b, gap)
-    return x
-
-
 def _unpad(D: Any, x: tuple[Value], y: Value, gy: Value, low: Shape, high: Shape, interior: Shape) -> Value:
     del high
     sizes = [padded_size(n, 0, 0, gap) for n, gap in zip(x[0].shape, interior, strict=True)]
@@ -159,7 +135,7 @@ PAD = linear(
     "pad",
     "y is x with zeros before, after and between its elements",
     _padded,
-    _pad,
+    lambda K, x, low, high, interior: K.pad(x, low, high, interior),
     _unpad,
     Moves(),
     ("low", "high", "interior"),

@@ -8,7 +8,6 @@ from typing import Any
 
 from backproof.errors import GraphError
 from backproof.ir.primitive import Primitive, ShapeRule, Value, linear, require_kind
-from backproof.ir.primitives.shape import pad_axis
 from backproof.ir.rounding import Decides, Special, Sums
 from backproof.ir.types import Shape, Type
 
@@ -79,9 +78,8 @@ PARAMS = ("window", "stride", "padding", "dilation")
 
 
 def _pad_space(K: Any, x: Value, padding: Pairs) -> Value:
-    for i, (low, high) in enumerate(padding):
-        x = pad_axis(K, x, i + 2, low, high, 0)
-    return x
+    low, high = (tuple(pair[side] for pair in padding) for side in (0, 1))
+    return K.pad(x, (0, 0, *low), (0, 0, *high), (0,) * (2 + len(padding)))
 
 
 def _sum_pool(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Value:
