@@ -68,9 +68,7 @@ def exp(x: Reals | float) -> Reals:
         r = np.where(reduced, head - tail, bounded)
         t = r * r
         c = r - t * _horner(t, _EXP)
-        unscaled = np.where(
-            reduced, 1.0 - ((tail - (r * c) / (2.0 - c)) - head), 1.0 - ((r * c) / (c - 2.0) - r)
-        )
+        unscaled = np.where(reduced, 1.0 - ((tail - (r * c) / (2.0 - c)) - head), 1.0 - ((r * c) / (c - 2.0) - r))
         y = np.ldexp(unscaled, k.astype(np.int64))
     y = np.where(high < 0x3E300000, 1.0 + x, y)
     y = np.where(x == 1.0, np.e, y)  # the one value that V8 states outright
@@ -89,11 +87,11 @@ def log(x: Reals | float) -> Reals:
     high &= 0xFFFFF
     carry = (high + 0x95F64) & 0x100000
     mantissa = ((high | (carry ^ 0x3FF00000)) << 32) | (bits & 0xFFFFFFFF)
-    k = (k + (carry >> 20)).astype(np.float64)
+    steps = (k + (carry >> 20)).astype(np.float64)
     with np.errstate(all="ignore"):
         f = mantissa.view(np.float64) - 1.0
         near_one = ((2 + high) & 0xFFFFF) < 3  # |f| < 2⁻²⁰
-        y = np.where(near_one, _log_near_one(f, k), _log_elsewhere(f, k, high))
+        y = np.where(near_one, _log_near_one(f, steps), _log_elsewhere(f, steps, high))
     y = np.where(x == 0.0, -np.inf, np.where(x < 0.0, np.nan, y))
     return np.where(np.isfinite(x), y, np.where(x == -np.inf, np.nan, x))
 
@@ -113,9 +111,7 @@ def _log_elsewhere(f: Reals, k: Reals, high: Words) -> Reals:
     half = 0.5 * f * f
     split = ((high - 0x6147A) | (0x6B851 - high)) > 0
     low = k * _LN2_LOW
-    with_half = np.where(
-        k == 0.0, f - (half - s * (half + r)), k * _LN2_HIGH - ((half - (s * (half + r) + low)) - f)
-    )
+    with_half = np.where(k == 0.0, f - (half - s * (half + r)), k * _LN2_HIGH - ((half - (s * (half + r) + low)) - f))
     without = np.where(k == 0.0, f - s * (f - r), k * _LN2_HIGH - ((s * (f - r) - low) - f))
     return np.where(split, with_half, without)
 
@@ -156,9 +152,7 @@ def _log2_in_two(x: Reals) -> tuple[Reals, Reals]:
     v = 1.0 / (ax + base)
     s = u * v
     s_high = _without_low_word(s)
-    t_high = ((((high >> 1) | 0x20000000) + 0x80000 + (three_halves.astype(np.int64) << 18)) << 32).view(
-        np.float64
-    )
+    t_high = ((((high >> 1) | 0x20000000) + 0x80000 + (three_halves.astype(np.int64) << 18)) << 32).view(np.float64)
     t_low = ax - (t_high - base)
     s_low = v * ((u - s_high * t_high) - s_high * t_low)
     s2 = s * s

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from backproof.engine import fdlibm
 
-Carrier = (
-    Any  # float64 arrays, or anything with +, -, *, /, indexing and reshape over a leading axis of records
-)
+Carrier = Any  # float64 arrays, or anything with +, -, *, /, indexing and reshape over a leading axis of records
 Positions = NDArray[np.intp]
 
 
@@ -270,7 +268,10 @@ def backward(domain: Domain, wiring: Wiring, parameters: Carrier, before: Pass, 
     else:
         factors = (difference, derivative_from_out(domain, wiring.activations[-1], out))
         signal = factors[0] * factors[1]
-    signals, contributions, sums, derivatives = [signal], [], [], []
+    signals = [signal]
+    contributions: list[Carrier] = []
+    sums: list[Carrier] = []
+    derivatives: list[Carrier] = []
     for layer in range(len(wiring.weights) - 2, -1, -1):
         flows = signal[..., None, :] * parameters[..., wiring.weights[layer + 1]]
         summed = domain.total(flows, axis=-1)

@@ -38,9 +38,5 @@ def source_digest(content: bytes) -> str:
 def without_attestor_key(document: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The receipt without one key of its attestor."""
     attestor = document.get("attestor")
-    kept = (
-        {name: item for name, item in attestor.items() if name != key}
-        if isinstance(attestor, Mapping)
-        else attestor
-    )
+    kept = {name: item for name, item in attestor.items() if name != key} if isinstance(attestor, Mapping) else attestor
     return {**document, "attestor": kept} if attestor is not None else dict(document)

@@ -80,9 +80,7 @@ def read_documents(source: str | Path | BinaryIO) -> Iterator[Receipt]:
 def as_receipt(document: Any, source: bytes = b"", where: str = "receipt") -> Receipt:
     """A parsed document as a Receipt; only something that is no object is refused."""
     if not isinstance(document, dict):
-        raise InputError(
-            f"{where}: is {type(document).__name__}, not an object; a receipt is one JSON object"
-        )
+        raise InputError(f"{where}: is {type(document).__name__}, not an object; a receipt is one JSON object")
     return Receipt(document, source, where, tuple(receipt_deviations(document)))
 
 
@@ -128,9 +126,7 @@ def _open(path: str) -> BinaryIO:
     if path == "-":
         import sys
 
-        return (
-            io.BufferedReader(sys.stdin.buffer.raw) if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer
-        )
+        return io.BufferedReader(sys.stdin.buffer.raw) if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer
     try:
         return Path(path).open("rb")
     except OSError as error:

@@ -67,11 +67,7 @@ def _write(  # noqa: C901, PLR0912 - one case a kind
 def _record(kind: Record, value: Any, path: str, orders: Mapping[str, list[str]]) -> str:
     if not isinstance(value, Mapping):
         raise _wrong(path, "an object", value)
-    parts = [
-        _pair(field.name, field.kind, value, path, orders)
-        for field in kind.fields
-        if _is_written(field, value)
-    ]
+    parts = [_pair(field.name, field.kind, value, path, orders) for field in kind.fields if _is_written(field, value)]
     if kind.rest is not None and kind.order is not None:
         nested = value.get("units")
         held = {**value, **nested} if isinstance(nested, Mapping) else value
@@ -79,9 +75,7 @@ def _record(kind: Record, value: Any, path: str, orders: Mapping[str, list[str]]
     return "{" + ",".join(parts) + "}"
 
 
-def _entries(
-    kind: Kind, value: Any, path: str, keys: list[str], orders: Mapping[str, list[str]]
-) -> list[str]:
+def _entries(kind: Kind, value: Any, path: str, keys: list[str], orders: Mapping[str, list[str]]) -> list[str]:
     if not isinstance(value, Mapping):
         raise _wrong(path, "an object", value)
     return [_pair(key, kind, value, path, orders) for key in keys]
@@ -105,9 +99,7 @@ def _is_written(field: Field, value: Mapping[str, Any]) -> bool:
             return bool(value.get(field.name, 0) != 0)
         case "if present":
             # Samples without a batch have no order, so the format does not write them.
-            return field.name in value and (
-                field.name != "per_sample" or "batch" in value or "per_output" in value
-            )
+            return field.name in value and (field.name != "per_sample" or "batch" in value or "per_output" in value)
 
 
 def _number(value: Any, path: str) -> str:

@@ -51,9 +51,7 @@ def _of(kind: Kind) -> dict[str, Any]:
             }
             return {"type": "array", "items": _of(kind.items)} | _given(limits)
         case Map():
-            return {"type": "object", "additionalProperties": _of(kind.values)} | _given(
-                {"maxProperties": kind.most}
-            )
+            return {"type": "object", "additionalProperties": _of(kind.values)} | _given({"maxProperties": kind.most})
         case OneOf():
             return {"oneOf": [_of(option) for option in kind.options]}
         case Anything():

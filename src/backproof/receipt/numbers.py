@@ -27,9 +27,7 @@ def canonical_number(value: float) -> str:
     """
     value = float(value)
     if not math.isfinite(value):
-        raise NumberRangeError(
-            f"{value} is not a number that a receipt can carry; only finite values are written"
-        )
+        raise NumberRangeError(f"{value} is not a number that a receipt can carry; only finite values are written")
     if value == 0:
         return "0.000000000"
     mantissa, exponent = f"{abs(value):.16e}".split("e")

@@ -74,10 +74,7 @@ def _check_depth(text: str, where: str) -> None:
     # Brackets alone, strings included, bound the depth at the speed of C; the exact walk is for suspects.
     if _deepest(text.encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)) <= MOST_DEPTH:
         return
-    if (
-        _deepest(_STRING.sub("", text).encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS))
-        > MOST_DEPTH
-    ):
+    if _deepest(_STRING.sub("", text).encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)) > MOST_DEPTH:
         raise InputError(f"{where}: nested deeper than {MOST_DEPTH} levels; a receipt needs 9")
 
 
@@ -113,9 +110,7 @@ def _load(text: str, where: str) -> Any:
         return int(token) if len(token) < 16 else real(token)
 
     try:
-        return json.loads(
-            text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real, parse_int=whole
-        )
+        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real, parse_int=whole)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{where}: not JSON at line {error.lineno}, column {error.colno}: {error.msg.lower()}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backproof.engine.scalar import Positions, Wiring
-from backproof.receipt.formats.receipts import MAZUR_PARAMETERS
+from backproof.receipt.formats.receipts import MAZUR_PARAMETERS, MAZUR_UNITS
 
 LAYERS = ("input", "hidden", "output")
 WEIGHT_ROLES = {
@@ -86,9 +86,7 @@ class Topology:
     def bias_positions(self, layer: int) -> Positions:
         """Where the biases of layer 1 (hidden) or 2 (output) stand in the parameter order; -1 where none is."""
         place = {name: i for i, name in enumerate(self.parameter_order)}
-        return np.array(
-            [place.get(self.bias_of.get(u, ""), -1) for u in self.units[LAYERS[layer]]], dtype=np.intp
-        )
+        return np.array([place.get(self.bias_of.get(u, ""), -1) for u in self.units[LAYERS[layer]]], dtype=np.intp)
 
     def wiring(self, *, updates_biases: bool) -> Wiring:
         """The network as the engine takes it."""
@@ -113,9 +111,9 @@ def topology_of(document: Mapping[str, Any]) -> Topology:
     if document.get("schema_version") == "0.1.0":
         return _mazur(said)
     units = {layer: _names(_mapping(said.get("unit_order")).get(layer)) for layer in LAYERS}
-    parameters = tuple(
-        _parameter(entry) for entry in said.get("parameters") or () if isinstance(entry, Mapping)
-    )
+    entries = said.get("parameters")
+    entries = entries if isinstance(entries, list) else []
+    parameters = tuple(_parameter(entry) for entry in entries if isinstance(entry, Mapping))
     topology = Topology(
         units=units,
         parameter_order=_names(said.get("parameter_order")),
@@ -136,7 +134,7 @@ def vars_of(topology: Topology) -> dict[str, Any]:
 
 
 def _mazur(said: Mapping[str, Any]) -> Topology:
-    units = {"input": ("i1", "i2"), "hidden": ("h1", "h2"), "output": ("o1", "o2")}
+    units: dict[str, tuple[str, ...]] = dict(MAZUR_UNITS)
     parameters = []
     for k, (a, b) in enumerate((a, b) for b in units["hidden"] for a in units["input"]):
         parameters.append(Parameter(f"w{k + 1}", "input_to_hidden_weight", a, b))
@@ -146,9 +144,7 @@ def _mazur(said: Mapping[str, Any]) -> Topology:
     parameters.append(Parameter("b2", "output_bias", applies_to=units["output"]))
     activation = _text(said.get("activation", "sigmoid"))
     problems = [
-        Problem(
-            f"topology.{layer}_size", "Mazur's network has two units a layer", said.get(f"{layer}_size"), 2
-        )
+        Problem(f"topology.{layer}_size", "Mazur's network has two units a layer", said.get(f"{layer}_size"), 2)
         for layer in LAYERS
         if said.get(f"{layer}_size") != 2
     ]
@@ -174,12 +170,9 @@ def _problems(topology: Topology, said: Mapping[str, Any]) -> list[Problem]:
             message = "the declared size is not the number of units"
             problems.append(Problem(f"topology.{layer}_size", message, size, len(units)))
     every = [unit for layer in LAYERS for unit in topology.units[layer]]
-    for unit in sorted({unit for unit in every if every.count(unit) > 1}):
-        problems.append(Problem("topology.unit_order", f"the unit {unit} is named twice", unit))
-    if tuple(said.get("layers") or ()) != LAYERS:
-        problems.append(
-            Problem("topology.layers", "the layers are input, hidden, output", said.get("layers"), LAYERS)
-        )
+    twice = sorted({unit for unit in every if every.count(unit) > 1})
+    problems += [Problem("topology.unit_order", f"the unit {unit} is named twice", unit) for unit in twice]
+    problems += _layer_problems(said)
     ids = [parameter.id for parameter in topology.parameters]
     if ids != list(topology.parameter_order):
         message = "the parameters are not the ones of parameter_order, in that order"
@@ -190,6 +183,13 @@ def _problems(topology: Topology, said: Mapping[str, Any]) -> list[Problem]:
         problems += _parameter_problems(topology, parameter)
     problems += _coverage_problems(topology)
     return problems + _choice_problems(topology)
+
+
+def _layer_problems(said: Mapping[str, Any]) -> list[Problem]:
+    layers = said.get("layers")
+    if layers == list(LAYERS):
+        return []
+    return [Problem("topology.layers", "the layers are input, hidden, output", layers, list(LAYERS))]
 
 
 def _parameter_problems(topology: Topology, parameter: Parameter) -> list[Problem]:
@@ -205,9 +205,7 @@ def _parameter_problems(topology: Topology, parameter: Parameter) -> list[Proble
             if unit not in topology.units[layer]
         ]
         if parameter.applies_to:
-            problems.append(
-                Problem(f"{where}.applies_to_units", "a weight applies to no units", parameter.applies_to)
-            )
+            problems.append(Problem(f"{where}.applies_to_units", "a weight applies to no units", parameter.applies_to))
         return problems
     if parameter.role not in BIAS_ROLES:
         return [Problem(f"{where}.role", "is no role that a parameter can have", parameter.role)]
@@ -220,11 +218,7 @@ def _parameter_problems(topology: Topology, parameter: Parameter) -> list[Proble
     if not set(applies) <= set(layer) or len(set(applies)) != len(applies):
         return [Problem(f"{where}.applies_to_units", "are not units of its layer, each once", applies, layer)]
     if parameter.from_unit or parameter.to_unit:
-        return [
-            Problem(
-                f"{where}.from_unit", "a bias stands on no edge", parameter.from_unit or parameter.to_unit
-            )
-        ]
+        return [Problem(f"{where}.from_unit", "a bias stands on no edge", parameter.from_unit or parameter.to_unit)]
     return []
 
 

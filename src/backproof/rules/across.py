@@ -28,7 +28,7 @@ class Pairs:
         columns = source(self.earlier.layout)
         held = self.earlier.ball(columns)
         found = Ball(held.mid[self.earlier_rows], held.rad[self.earlier_rows], held.unit)
-        return Equation(said, found, because, (columns,), ids, rows=self.rows)
+        return Equation(said, found, because, (columns,), ids, rows=self.rows, earlier=True)
 
 
 def pairs(ledger: Ledger) -> Iterator[Pairs]:

@@ -11,9 +11,7 @@ from backproof.rules.layout import positions
 from backproof.rules.rule import Equation, Ledger
 
 
-def product_equations(
-    ledger: Ledger, rows: Iterable[tuple[str, list[int], int]], because: str
-) -> Iterator[Equation]:
+def product_equations(ledger: Ledger, rows: Iterable[tuple[str, list[int], int]], because: str) -> Iterator[Equation]:
     """For each (id, columns of the factors, column of the product): the product is what is said.
 
     Products of equally many factors are taken together.

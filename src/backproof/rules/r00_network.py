@@ -23,14 +23,7 @@ def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
         if layout.updates_biases and sharing != "per_neuron":
             yield Wrong("topology.bias_sharing", "biases can learn only one a neuron", sharing, "per_neuron")
     yield from _biases(layout)
-    for i, name in enumerate(layout.updates.ids):
-        said = shape.get("updates", i, "kind")
-        parameter = topology.by_id.get(name)
-        if parameter is not None:
-            kind = "bias" if parameter.is_bias else "weight"
-            yield Label(("updates", i, "kind"), said, kind, "the role of the parameter says so", name)
-        if layout.updates.names[i] not in OPTIMIZERS:
-            yield Wrong(f"updates[{i}].optimizer.name", "is no optimizer of the format", layout.updates.names[i], id=name)
+    yield from _updates(layout)
     name = shape.get("optimizer_config", "name")
     if shape.get("optimizer_config") is not None and name not in OPTIMIZERS:
         yield Wrong("optimizer_config.name", "is no optimizer of the format", name)
@@ -39,6 +32,19 @@ def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
         for key in ("net", "out"):
             if not is_number(shape.get("forward", unit, key)):
                 yield Wrong(f"forward.{unit}.{key}", "a declared unit has no such number", None, "a number", unit)
+
+
+def _updates(layout: Layout) -> Iterator[Label | Keys | Wrong]:
+    for i, name in enumerate(layout.updates.ids):
+        said = layout.shape.get("updates", i, "kind")
+        parameter = layout.topology.by_id.get(name)
+        if parameter is not None:
+            kind = "bias" if parameter.is_bias else "weight"
+            yield Label(("updates", i, "kind"), said, kind, "the role of the parameter says so", name)
+        if layout.updates.names[i] not in OPTIMIZERS:
+            yield Wrong(
+                f"updates[{i}].optimizer.name", "is no optimizer of the format", layout.updates.names[i], id=name
+            )
 
 
 def _biases(layout: Layout) -> Iterator[Label | Keys | Wrong]:

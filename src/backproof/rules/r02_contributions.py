@@ -11,9 +11,7 @@ from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 def equations(ledger: Ledger) -> Iterator[Equation]:
     """value = downstream_signal · weight_value; backpropagated_sum = Σ value."""
     layout = ledger.layout
-    value, signal, weight = (
-        layout.contribution(key) for key in ("value", "downstream_signal", "weight_value")
-    )
+    value, signal, weight = (layout.contribution(key) for key in ("value", "downstream_signal", "weight_value"))
     if value.size == 0:
         return
     ids = tuple(unit for unit in layout.hidden for _ in layout.outputs)

@@ -122,7 +122,7 @@ def optimizer_of(ledger: Ledger, found: dict[str, Ball]) -> Optimizer:
 def _compare(ledger: Ledger, step: Step) -> Iterator[Equation]:
     layout = ledger.layout
     because = "the step computed again"
-    yield from _passes(ledger, step.forward, lambda what, units: layout.of_units(what, units))
+    yield from _passes(ledger, step.forward, layout.of_units)
     yield from _passes(ledger, step.post, layout.post_units)
     reduced = step.reduced or step.forward
     per_output = layout.named("loss", "per_output", names=layout.outputs)

@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from backproof.receipt.authoring.checks import RANGES, SETTINGS
 from backproof.rules.layout import STATEFUL, Layout, is_number
 from backproof.rules.r14_replay import NEEDED, STATE
 from backproof.rules.rule import Keys, Label, Ledger, Mutation, Rule, Violation, Wrong
-
-KNOWN = {
-    "sgd": {"weight_decay"},
-    "sgd_momentum": {"momentum", "nesterov", "dampening", "weight_decay"},
-    "adam": {"beta1", "beta2", "epsilon", "t"},
-    "adamw": {"beta1", "beta2", "epsilon", "t", "weight_decay"},
-}
-RANGES = {
-    "beta1": ("between 0 and 1", lambda x: 0 < x < 1),
-    "beta2": ("between 0 and 1", lambda x: 0 < x < 1),
-    "momentum": ("between 0 and 1", lambda x: 0 < x < 1),
-    "epsilon": ("above 0", lambda x: x > 0),
-    "t": ("a whole number from 1 on", lambda x: x >= 1 and x == int(x)),
-    "weight_decay": ("0 or more", lambda x: x >= 0),
-    "dampening": ("from 0 to below 1", lambda x: 0 <= x < 1),
-}
 
 
 def applies(layout: Layout) -> bool:
@@ -42,7 +27,7 @@ def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
         if layout.setting(key) < 0:
             yield Wrong(f"optimizer_config.{key}", f"is missing; {name} needs it")
     for key in shape.mapping("optimizer_config"):
-        if key not in {"name", "learning_rate"} | KNOWN.get(name, set()):
+        if key not in {"name", "learning_rate", *SETTINGS.get(name, ())}:
             yield Wrong(f"optimizer_config.{key}", f"is no setting of {name}")
     for i, parameter in enumerate(layout.updates.ids):
         said = layout.updates.names[i]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from backproof.engine.scalar import Positions
 from backproof.rules.across import Pairs, pairs
+from backproof.rules.layout import Layout
 from backproof.rules.r14_replay import STATE
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule, Violation
 
@@ -19,17 +22,16 @@ def equations(ledger: Ledger) -> Iterator[Equation | Violation]:
         if family is None or FAMILY.get(pair.earlier.layout.optimizer) != family:
             continue
         for key in STATE[layout.optimizer]:
-            yield pair.equation(
-                updates.column("optimizer", "state_before", key),
-                lambda earlier, key=key: earlier.updates.of_parameters(
-                    "optimizer", "state_after", key, names=updates.ids
-                ),
-                "the state that the step before left",
-                updates.ids,
-            )
+            source = partial(_state_after, key=key, names=updates.ids)
+            said = updates.column("optimizer", "state_before", key)
+            yield pair.equation(said, source, "the state that the step before left", updates.ids)
         yield from _missing(pair, updates.ids)
         if family == "adam":
             yield from _time(ledger, pair)
+
+
+def _state_after(layout: Layout, *, key: str, names: tuple[str, ...]) -> Positions:
+    return layout.updates.of_parameters("optimizer", "state_after", key, names=names)
 
 
 def _missing(pair: Pairs, ids: tuple[str, ...]) -> Iterator[Violation]:

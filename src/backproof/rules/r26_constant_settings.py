@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from backproof.receipt.authoring.checks import SETTINGS
 from backproof.rules.across import Pairs, pairs
-from backproof.rules.r20_optimizer import KNOWN
 from backproof.rules.rule import Ledger, Mutation, Rule, Violation
 
 
@@ -30,7 +30,7 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
 
 
 def _numbers(ledger: Ledger, pair: Pairs) -> Iterator[Violation]:
-    for key in sorted(KNOWN.get(ledger.layout.optimizer, set()) - {"t", "nesterov"}):
+    for key in sorted(set(SETTINGS.get(ledger.layout.optimizer, ())) - {"t", "nesterov"}):
         now, before = ledger.layout.setting(key), pair.earlier.layout.setting(key)
         if now < 0 and before < 0:
             continue

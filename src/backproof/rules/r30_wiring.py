@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from backproof.receipt.authoring import update_labels
 from backproof.receipt.columns import Path
-from backproof.receipt.topology import Parameter
+from backproof.receipt.topology import EDGE_OF_ROLE, Parameter
 from backproof.rules.layout import Layout
 from backproof.rules.r13_dual_form import duals
 from backproof.rules.rule import Keys, Label, Mutation, Rule
@@ -40,9 +40,7 @@ def _output_signals(layout: Layout) -> Iterator[Label | Keys]:
             place: Path = (*root, "jacobian_terms", k, "factors")
             yield Label((*place[:-1], "target_unit"), target, target, "it is one of the terms", unit)
             yield from _factor_names(layout, place, ["y_j", "delta_ju_minus_p_u"], unit)
-            source = shape.get(*place, 0, "from")
-            if source is not None:
-                yield Label((*place, 0, "from"), source, f"targets.{target}", BECAUSE, unit)
+            yield Label((*place, 0, "from"), shape.get(*place, 0, "from"), f"targets.{target}", BECAUSE, unit)
 
 
 def _count(layout: Layout, root: Path) -> int:
@@ -98,7 +96,7 @@ def _update(layout: Layout, i: int, parameter: Parameter) -> Iterator[Label | Ke
 
 
 def _labels_of(layout: Layout, parameter: Parameter) -> dict[str, str]:
-    if parameter.is_bias and not parameter.applies_to:
+    if parameter.role not in EDGE_OF_ROLE and not (parameter.is_bias and parameter.applies_to):
         return {}
     expected = update_labels(parameter)
     if layout.shape.template.get("schema_version") == "0.1.0" and not parameter.is_bias:
@@ -136,6 +134,11 @@ RULE = Rule(
         ),
         Mutation("a factor has another name", "sgd", "updates.0.optimizer.factors.0.name", 'set:"momentum"'),
         Mutation("a factor forgets its source", "sgd", "updates.0.optimizer.factors.1.from", "drop"),
-        Mutation("a contribution is there twice", "sgd", "backward.hidden_error_signals.*.downstream_contributions.0", "repeat"),
+        Mutation(
+            "a contribution is there twice",
+            "sgd",
+            "backward.hidden_error_signals.*.downstream_contributions.0",
+            "repeat",
+        ),
     ),
 )

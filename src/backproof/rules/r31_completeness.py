@@ -32,7 +32,7 @@ def labels(layout: Layout) -> Iterator[Keys | Label | Wrong]:
     for i, name in enumerate(layout.updates.ids):
         yield Label(("updates", i, "parameter_id"), name, name if name in expected else None, DECLARED, name)
     with_dual = {unit for unit, _ in duals(layout)}
-    if with_dual and layout.softmax and not layout.has_batch:
+    if with_dual and layout.softmax:
         for unit in layout.outputs:
             if unit not in with_dual:
                 place = f"backward.output_error_signals.{unit}.dual_form"

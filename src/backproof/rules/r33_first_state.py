@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from backproof.rules.r22_moments import applies
 from backproof.rules.rule import Ledger, Mutation, Rule, Violation
 
@@ -14,7 +16,7 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
     first = ledger.columns.numbers[:, layout.setting("t")] == 1.0
     for key in ("m", "v"):
         values = ledger.values(layout.updates.column("optimizer", "state_before", key))
-        for row, i in zip(*(first[:, None] & (values != 0.0) & (values == values)).nonzero(), strict=True):
+        for row, i in zip(*(first[:, None] & (values != 0.0) & ~np.isnan(values)).nonzero(), strict=True):
             place = f"updates[{i}].optimizer.state_before.{key}"
             said = float(values[row, i])
             yield Violation(int(row), place, "t is 1, so nothing came before", said, 0.0, layout.updates.ids[i])

@@ -48,6 +48,8 @@ def _states(layout: Layout) -> Iterator[Label | Wrong]:
         for block in ("source_framework", "attestor"):
             if shape.get(block) is None:
                 yield Wrong(block, "is missing, but the receipt says that it was imported")
+        if shape.get("attestor") is not None and not shape.mapping("attestor", "import_provenance"):
+            yield Wrong("attestor.import_provenance", "is missing, but the receipt says that it was imported")
         if state not in {MATCHED, SKIPPED, *FAILING}:
             yield Wrong(place, "an imported receipt says how the comparison with the engine went", state, MATCHED)
     elif shape.get("attestor") is not None and author is not None:

@@ -34,6 +34,7 @@ class Equation:
     ids: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # places to report, where the columns do not say them
     rows: Positions | None = None  # the records that it speaks of; all, if none are named
+    earlier: bool = False  # whether the given columns are those of the records before
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ class Violation:
     said: Any = None
     expected: Any = None
     id: str = ""
+
+
+@dataclass(frozen=True)
+class Weak:
+    """A number on which the others depend too little for a change of it to show."""
+
+    path: Path
+    because: str
 
 
 class Ledger:
@@ -170,6 +179,6 @@ class Rule:
     reason: str
     applies: Callable[[Layout], bool] = always
     labels: Callable[[Layout], Iterable[Label | Keys | Wrong]] = _no_labels
-    equations: Callable[[Ledger], Iterable[Equation | Violation]] = _no_equations
+    equations: Callable[[Ledger], Iterable[Equation | Violation | Weak]] = _no_equations
     across: bool = False  # whether it ties the records of a bundle
     mutations: tuple[Mutation, ...] = field(default=())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backproof.engine.scalar import Positions
 from backproof.receipt.columns import Path, written
-from backproof.rules.rule import Equation, Keys, Label, Ledger, Violation, Wrong
+from backproof.rules.rule import Equation, Keys, Label, Ledger, Violation, Weak, Wrong
 from backproof.verify.verdict import Finding
 
 
@@ -20,6 +20,7 @@ class Coverage:
 
     columns: set[int] = field(default_factory=set)
     paths: set[Path] = field(default_factory=set)
+    weak: dict[Path, str] = field(default_factory=dict)
     claims: int = 0
 
 
@@ -52,7 +53,7 @@ def _judge_keys(rule: int, record: int, claim: Keys) -> Iterator[Finding]:
 
 
 def judge_equation(
-    rule: int, ledger: Ledger, claim: Equation | Violation, coverage: Coverage
+    rule: int, ledger: Ledger, claim: Equation | Violation | Weak, coverage: Coverage
 ) -> Iterator[Finding]:
     """The records in which a number does not lie in the ball that was derived for it.
 
@@ -62,6 +63,9 @@ def judge_equation(
         record = ledger.columns.positions[claim.row]
         yield Finding(rule, record, claim.path, claim.message, claim.said, claim.expected, id=claim.id)
         return
+    if isinstance(claim, Weak):
+        coverage.weak[claim.path] = claim.because
+        return
     said = claim.said.ravel()
     if not said.size:
         return
@@ -70,11 +74,15 @@ def judge_equation(
         return
     coverage.claims += int(present.sum()) * len(claim.found.mid)
     coverage.columns.update(said[present].tolist())
-    for columns in claim.given:
+    given = () if claim.earlier else claim.given
+    for columns in given:
         coverage.columns.update(columns.ravel().tolist())
     rows = claim.rows if claim.rows is not None else slice(None)
     stored, radius = ledger.columns.numbers[rows][:, said], ledger.radii[rows][:, said]
-    mid, rad = claim.found.mid.reshape(stored.shape), np.broadcast_to(claim.found.rad.reshape(stored.shape), stored.shape)
+    mid, rad = (
+        claim.found.mid.reshape(stored.shape),
+        np.broadcast_to(claim.found.rad.reshape(stored.shape), stored.shape),
+    )
     with np.errstate(invalid="ignore", over="ignore"):
         deviation, bound = np.abs(stored - mid), radius + rad
         agrees = (deviation <= bound) & np.isfinite(bound)
@@ -94,7 +102,7 @@ def judge_equation(
             float(bound[row, k]),
             claim.ids[k] if claim.ids else "",
             column=int(said[k]),
-            inputs=_inputs(claim.given, claim.said, k),
+            inputs=_inputs(given, claim.said, k),
         )
 
 

@@ -33,6 +33,7 @@ _TOPOLOGY = ("topology", "batch")  # read by every rule; what is wrong with them
 def unchecked_of(shape: Shape, coverage: Coverage, *, signed: bool) -> Iterator[Unchecked]:
     """The leaves of a shape that no claim covers. A digest over the receipt covers everything but other digests."""
     checked = coverage.paths | {shape.paths[column] for column in coverage.columns if column >= 0}
+    checked -= set(coverage.weak)
     version = shape.get("schema_version")
     kind = formats.of_version(version) if version in formats.RECEIPT_VERSIONS else Record(())
     constants = set(_constants(kind, shape.template, ()))
@@ -42,7 +43,7 @@ def unchecked_of(shape: Shape, coverage: Coverage, *, signed: bool) -> Iterator[
         if signed and not (path[0] == "attestor" and path[-1] == "bundle_root_digest"):
             continue
         if isinstance(leaf, Slot) or leaf is not None:
-            yield Unchecked(written(path), _reason(path))
+            yield Unchecked(written(path), coverage.weak.get(path) or _reason(path))
 
 
 def _reason(path: Path) -> str:
@@ -60,7 +61,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _constants(kind: Kind, value: Any, path: Path) -> Iterator[Path]:
+def _constants(kind: Kind, value: Any, path: Path) -> Iterator[Path]:  # noqa: C901 - one case a kind
     """The places where the format allows one value only, so that validation has judged them."""
     match kind:
         case Text() | Number() | Whole() | Flag():

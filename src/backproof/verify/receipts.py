@@ -73,7 +73,8 @@ class Verifier:
     def _shape(self, shape: Shape) -> tuple[Layout, list[Finding], Coverage, set[int]]:
         """Labels are judged once for all records of a shape (3)."""
         if shape not in self._layouts:
-            layout, coverage, evaluated = Layout(shape), Coverage(), set()
+            layout, coverage = Layout(shape), Coverage()
+            evaluated: set[int] = set()
             findings: list[Finding] = []
             for rule in RULES:
                 if rule.applies(layout):

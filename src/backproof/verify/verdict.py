@@ -74,6 +74,4 @@ class Verdict:
         for finding in self.findings:
             if finding.cascade_of is not None:
                 folded.setdefault(finding.cascade_of, []).append(finding)
-        return [
-            (finding, folded.get(i, [])) for i, finding in enumerate(self.findings) if finding.cascade_of is None
-        ]
+        return [(finding, folded.get(i, [])) for i, finding in enumerate(self.findings) if finding.cascade_of is None]

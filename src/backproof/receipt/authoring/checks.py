@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from backproof.errors import InputError
@@ -16,6 +16,15 @@ SETTINGS = {
     "adam": ("beta1", "beta2", "epsilon", "t"),
     "adamw": ("beta1", "beta2", "epsilon", "t", "weight_decay"),
 }
+RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "beta1": ("between 0 and 1", lambda x: 0 < x < 1),
+    "beta2": ("between 0 and 1", lambda x: 0 < x < 1),
+    "momentum": ("between 0 and 1", lambda x: 0 < x < 1),
+    "epsilon": ("above 0", lambda x: x > 0),
+    "t": ("a whole number from 1 on", lambda x: x >= 1 and x == int(x)),
+    "weight_decay": ("0 or more", lambda x: x >= 0),
+    "dampening": ("from 0 to below 1", lambda x: 0 <= x < 1),
+}
 TARGET_SUM_SLACK = 1e-9
 MOST_SAMPLES = 10_000
 
@@ -23,16 +32,12 @@ MOST_SAMPLES = 10_000
 def check_input(given: Mapping[str, Any], topology: Topology) -> None:
     """Topology, policies and numbers, in that order."""
     for problem in topology.problems:
-        raise InputError(
-            f"{problem.path}: {problem.message} (said {problem.said!r}, expected {problem.found!r})"
-        )
+        raise InputError(f"{problem.path}: {problem.message} (said {problem.said!r}, expected {problem.found!r})")
     mode = _mapping(given, "bias_policy").get("mode")
     if mode not in {"constant", "sgd"}:
         raise InputError(f"bias_policy.mode: {mode!r} is neither constant nor sgd")
     if mode == "sgd" and topology.bias_sharing == "per_layer":
-        raise InputError(
-            "bias_policy.mode: sgd needs bias_sharing per_neuron; a shared bias can only be constant"
-        )
+        raise InputError("bias_policy.mode: sgd needs bias_sharing per_neuron; a shared bias can only be constant")
     rate = given.get("learning_rate")
     if not _is_finite(rate) or not rate > 0:  # type: ignore[operator]
         raise InputError(f"learning_rate: {rate!r} is not a finite number above 0")
@@ -85,26 +90,16 @@ def check_optimizer(
 def _check_settings(config: Mapping[str, Any], name: str, rate: float) -> None:
     for key in config:
         if key not in {"name", "learning_rate", *SETTINGS[name]}:
-            raise InputError(
-                f"optimizer_config.{key}: {name} has no such setting; it has {', '.join(SETTINGS[name])}"
-            )
+            raise InputError(f"optimizer_config.{key}: {name} has no such setting; it has {', '.join(SETTINGS[name])}")
     if config.get("learning_rate") != rate:
         raise InputError(
             f"optimizer_config.learning_rate: {config.get('learning_rate')!r} is not learning_rate {rate!r}"
         )
-    for key, says, holds in (
-        ("beta1", "between 0 and 1", lambda x: 0 < x < 1),
-        ("beta2", "between 0 and 1", lambda x: 0 < x < 1),
-        ("momentum", "between 0 and 1", lambda x: 0 < x < 1),
-        ("epsilon", "above 0", lambda x: x > 0),
-        ("t", "a whole number from 1 on", lambda x: x >= 1 and x == int(x)),
-        ("weight_decay", "0 or more", lambda x: x >= 0),
-        ("dampening", "from 0 to below 1", lambda x: 0 <= x < 1),
-    ):
+    for key, (says, holds) in RANGES.items():
         needed = key in SETTINGS[name] and key not in {"weight_decay", "dampening"}
         needed = needed or (key == "weight_decay" and name == "adamw")
         value = config.get(key)
-        if (value is not None or needed) and not (_is_finite(value) and holds(value)):
+        if (value is not None or needed) and not (_is_finite(value) and holds(float(value))):  # type: ignore[arg-type]
             raise InputError(f"optimizer_config.{key}: {value!r} must be {says}")
     if config.get("nesterov") and config.get("dampening"):
         raise InputError("optimizer_config.dampening: Nesterov momentum has no dampening")

@@ -82,9 +82,7 @@ def check_batch(batch: Mapping[str, Any], order: list[str], per_sample: Mapping[
     """A batch names each of its samples once, and has each of them."""
     size = batch.get("size")
     if not isinstance(size, int) or not 1 <= size <= MOST_SAMPLES or size != len(order):
-        raise InputError(
-            f"batch.size: {size!r} is not the number of samples ({len(order)}), 1 to {MOST_SAMPLES}"
-        )
+        raise InputError(f"batch.size: {size!r} is not the number of samples ({len(order)}), 1 to {MOST_SAMPLES}")
     if len(set(order)) != len(order):
         raise InputError("batch.sample_order: names a sample twice")
     if set(order) != set(per_sample):
@@ -160,9 +158,7 @@ def _row(held: Mapping[str, float], names: tuple[str, ...]) -> Any:
     return np.array([[float(held[name]) for name in names]])
 
 
-def _state(
-    config: Mapping[str, Any] | None, before: Mapping[str, Any] | None, names: list[str]
-) -> dict[str, Any]:
+def _state(config: Mapping[str, Any] | None, before: Mapping[str, Any] | None, names: list[str]) -> dict[str, Any]:
     keys = STATE_KEYS[(config or {}).get("name", "sgd")]
     return {key: np.array([[float((before or {})[name][key]) for name in names]]) for key in keys}
 
@@ -190,9 +186,7 @@ def _document(
             "verification_state": "engine_reproduced_byte_equal",
             "canonical": True,
         },
-        "metadata": dict(
-            given.get("metadata") or {"source": DEFAULT_SOURCE, "gradient_convention": CONVENTION}
-        ),
+        "metadata": dict(given.get("metadata") or {"source": DEFAULT_SOURCE, "gradient_convention": CONVENTION}),
         "numeric_policy": _policy(given["numeric_policy"]),
         "bias_policy": dict(given["bias_policy"]),
         "topology": dict(given["topology"]),
@@ -260,9 +254,7 @@ def _sample_losses(step: Step, batch: Mapping[str, Any] | None) -> dict[str, Any
     return {"per_sample": totals, "reduction": batch["reduction"]}
 
 
-def _samples(
-    per_sample: Mapping[str, Any], order: list[str], topology: Topology, step: Step
-) -> dict[str, Any]:
+def _samples(per_sample: Mapping[str, Any], order: list[str], topology: Topology, step: Step) -> dict[str, Any]:
     if step.samples is None:
         return {}
     return {
@@ -417,9 +409,7 @@ def update_labels(parameter: Any) -> dict[str, str]:
     }
 
 
-def _factors(
-    topology: Topology, given: Mapping[str, Any], step: Step, parameter: Any
-) -> list[dict[str, Any]]:
+def _factors(topology: Topology, given: Mapping[str, Any], step: Step, parameter: Any) -> list[dict[str, Any]]:
     into_hidden = parameter.role in {"input_to_hidden_weight", "hidden_bias"}
     layer, side = (0, "hidden") if into_hidden else (1, "output")
     unit = parameter.applies_to[0] if parameter.role in BIAS_ROLES else parameter.to_unit
@@ -439,8 +429,5 @@ def _factors(
 
 def _spelled(role: str, key: str, layer: str) -> str:
     """`i1_to_h2` as Mazur's receipt spells it: `input_1_to_hidden_2`."""
-    words = [
-        f"{layer}_{word[1:]}" if word[0] == key and word[1:].isdigit() else word
-        for word in role.split("_to_")
-    ]
+    words = [f"{layer}_{word[1:]}" if word[0] == key and word[1:].isdigit() else word for word in role.split("_to_")]
     return "_to_".join(words)

@@ -16,9 +16,7 @@ MOST_ENTRIES = 4096  # in any collection of a sidecar
 ADAM_STATE = Record((Field("m", Number()), Field("v", Number(least=0))))
 MOMENTUM_STATE = Record((Field("buffer", Number()),))
 
-HYBRID_TOLERANCE = Record(
-    (Field("atol", Number(least=0, most=1e-5)), Field("rtol", Number(least=0, most=1e-3)))
-)
+HYBRID_TOLERANCE = Record((Field("atol", Number(least=0, most=1e-5)), Field("rtol", Number(least=0, most=1e-3))))
 NET_AND_OUT = Record((Field("net", Number()), Field("out", Number())))
 
 
@@ -86,9 +84,7 @@ def topology(n: int) -> Record:
             Field("id", ID),
             Field(
                 "role",
-                Text(
-                    among=("input_to_hidden_weight", "hidden_to_output_weight", "hidden_bias", "output_bias")
-                ),
+                Text(among=("input_to_hidden_weight", "hidden_to_output_weight", "hidden_bias", "output_bias")),
             ),
             optional("from_unit", ID),
             optional("to_unit", ID),
@@ -105,9 +101,7 @@ def topology(n: int) -> Record:
             Field("parameters", Many(parameter, least=1)),
             Field("activation_hidden", Text(among=activations)),
             Field("activation_output", Text(among=(*activations, *(("softmax",) if n >= 3 else ())))),
-            Field(
-                "loss", Text(among=("half_squared_error", *(("cross_entropy_softmax",) if n >= 3 else ())))
-            ),
+            Field("loss", Text(among=("half_squared_error", *(("cross_entropy_softmax",) if n >= 3 else ())))),
             Field("bias_sharing", Text(among=("per_layer", "per_neuron"))),
         )
     )
@@ -127,9 +121,7 @@ def output_signal(n: int, most: int | None = None) -> Record:
         Field("signal_value", Number()),
     ]
     if n >= 3:
-        term = Record(
-            (Field("target_unit", ID), Field("factors", factors(n, most)), Field("term_value", Number()))
-        )
+        term = Record((Field("target_unit", ID), Field("factors", factors(n, most)), Field("term_value", Number())))
         dual = Record(
             (
                 Field("jacobian_terms", Many(term, least=1)),
@@ -179,9 +171,7 @@ def update(n: int, most: int | None = None) -> Record:
             *states,
         )
     )
-    needs_state = When(
-        ("optimizer", "name"), stateful, inside=("optimizer",), needs=("state_before", "state_after")
-    )
+    needs_state = When(("optimizer", "name"), stateful, inside=("optimizer",), needs=("state_before", "state_after"))
     return Record(
         (
             Field("parameter_id", Text()),

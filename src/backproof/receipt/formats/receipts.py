@@ -97,9 +97,7 @@ def attestor() -> Record:
 
 def _metadata(url_needed: bool) -> Anything:
     url = written if url_needed else optional
-    return Anything(
-        (written("source", Text()), url("url_reference", Text()), written("gradient_convention", Text()))
-    )
+    return Anything((written("source", Text()), url("url_reference", Text()), written("gradient_convention", Text())))
 
 
 def _head(n: int) -> tuple[Field, ...]:

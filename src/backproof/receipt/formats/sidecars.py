@@ -27,11 +27,7 @@ def sidecar_format(m: int) -> Record:
             Field("format", Text(const=f"framework-trace.v0.{m}.0")),
             Field("source_framework", parts.source_framework(FRAMEWORKS)),
             *((optional("helper", helper()),) if m >= 7 else ()),
-            *(
-                (optional("trace_id", parts.TRACE_ID), optional("step_index", Whole(least=0)))
-                if m >= 2
-                else ()
-            ),
+            *((optional("trace_id", parts.TRACE_ID), optional("step_index", Whole(least=0))) if m >= 2 else ()),
             Field("topology", parts.topology(n)),
             Field("learning_rate", parts.RATE),
             *((optional("optimizer", parts.optimizer_config(n)),) if m >= 4 else ()),
