@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, final
 
 import numpy as np
@@ -19,9 +18,10 @@ from numpy.typing import NDArray
 
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.domain import Domain
+from backproof.engine.doubt import any_doubt, doubt_of
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive
-from backproof.ir.primitives.window import windows
+from backproof.ir.primitives.elementwise import EXP_ULPS, LOG_ULPS
 from backproof.ir.rounding import Decides, Moves, Rounds, Special, Sums
 from backproof.ir.types import Shape, Type
 from backproof.numerics import FORMATS, Format, format_named, gamma, likely
@@ -84,7 +84,7 @@ class Bounded(Domain):
                 case Sums():
                     return self._summed(primitive, primitive.rounding, x, values, y, params)
                 case Decides():
-                    return _decided(primitive, x, values, y, params)
+                    return self._decided(primitive, x, values, y, params)
 
     # ── the four analyses ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -96,74 +96,107 @@ class Bounded(Domain):
         return certain, bound_of([given.likely for given in x])
 
     def _rounded(self, y: Any, error: Error, ulps: float, fmt: Format | None = None) -> Error:
-        """A bound once the result is rounded; infinite where it may overflow, and 0 at ±∞, which is exact."""
+        """A bound once the result is rounded; infinite where it may overflow, and 0 at a certain ±∞, which is exact."""
         fmt = fmt or self.storage
         size = abs(y) if error is None else abs(y) + error
-        unit = (fmt.unit + _OWN) * _SLACK
-        fresh = (ulps * unit) * size + ulps * fmt.underflow
+        fresh = (ulps * _own(fmt)) * size + ulps * fmt.underflow
         total = fresh if error is None else fresh + error
-        return np.where(size <= fmt.largest, total, np.where(np.isinf(y), 0.0, math.inf))
+        sure = np.isinf(y) if error is None else np.isinf(y) & np.isfinite(error)
+        return np.where(size <= fmt.largest, total, np.where(sure, 0.0, math.inf))
 
     def _elementwise(self, rounding: Rounds, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any) -> Bound:
         def bound_of(errors: list[Error]) -> Error:
             spread = None
             if any(error is not None for error in errors):
                 known = tuple(0.0 if error is None else error for error in errors)
-                spread = np.where(np.isinf(y), 0.0, rounding.spread(np, values, known, y))
+                spread = _never_nan(rounding.spread(np, values, known, y))
+                spread = np.where(sum(known) == 0, 0.0, np.where(np.isinf(y) & np.isfinite(spread), 0.0, spread))
             return self._rounded(y, spread, rounding.ulps) if rounding.ulps else spread
 
         return Bound(y, *self._both(x, bound_of))
 
     def _moved(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any, params: Any) -> Bound:
-        indices = [given for given in x if given.value.dtype.kind == "i"]
-        if primitive.name.startswith("gather") and any(given.certain is not None for given in indices[-1:]):
-            return _lost(y)  # which element was read is in doubt
+        read = primitive.name.startswith("gather")
 
         def bound_of(errors: list[Error]) -> Error:
             if all(error is None for error in errors):
                 return None
-            carried = [
-                (v if (primitive.name.startswith("gather") and i == 1) else _nothing(v)) if e is None else e
-                for i, (e, v) in enumerate(zip(errors, values, strict=True))
-            ]
+            if read:
+                return self._read(primitive, values, errors, y, **params)
+            carried = [_nothing(v) if e is None else e for e, v in zip(errors, values, strict=True)]
             return primitive.forward(_KERNELS, *carried, **params)
 
         return Bound(y, *self._both(x, bound_of))
+
+    def _read(self, primitive: Primitive, values: tuple[Any, ...], errors: list[Error], y: Any, axis: int) -> Error:
+        """What is read by index; where the index is in doubt, it may be any element along the axis, or nothing."""
+        (source, index), (error, doubt) = values, errors
+        error = _nothing(source) if error is None else error
+        carried = primitive.forward(_KERNELS, error, index, axis=axis)
+        if doubt is None:
+            return carried
+        spread = 1 if primitive.name == "gather_along" else index.ndim
+        shape = (1,) * axis + index.shape + (1,) * (source.ndim - axis - 1)
+        unsure = doubt if primitive.name == "gather_along" else doubt.reshape(shape)
+        if y.dtype.kind != "f":
+            return carried | unsure
+        largest = np.max(abs(source) + error, axis=axis, initial=0.0)
+        worst = np.expand_dims(largest, tuple(range(axis, axis + spread)))
+        return np.where(unsure, (worst + abs(y)) * _SLACK, carried)
 
     def _summed(
         self, primitive: Primitive, sums: Sums, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any, params: Any
     ) -> Bound:
         n = sums.roundings(*values, **params)
-        unit = (self.accumulation.unit + _OWN) * _SLACK
-        operands = 2 * (self.computing.unit * (1 + self.computing.unit)) if self.computing.name == "tf32" else 0.0
+        unit = _own(self.accumulation)
+        tf32 = len(x) == 2 and self.computing.name == "tf32"
+        operands = 2 * self.computing.unit * (1 + self.computing.unit) if tf32 else 0.0
         form = _product if len(x) == 2 else _total
         sizes = [abs(value) for value in values]
+        if all(given.certain is None for given in x) and n == 0 and not tf32 and self.accumulation is self.storage:
+            return Bound(y)
 
         def run(*parts: Any) -> Any:
             return primitive.forward(_KERNELS, *parts, **params)
 
         def bound_of(errors: list[Error], factor: float) -> Error:
-            error = form(run, sizes, errors, factor + (operands if len(x) == 2 else 0.0))
-            error = error + n * self.accumulation.underflow
-            if self.accumulation is not self.storage:
-                return self._rounded(y, error, 1.0)
-            return np.where(abs(y) + error <= self.storage.largest, error, math.inf)
+            error = _never_nan(form(run, sizes, errors, factor + operands)) + n * self.accumulation.underflow
+            grown = [size if e is None else size + e for size, e in zip(sizes, errors, strict=True)]
+            error = self._unless_overflow(error, run, grown, n + 1, 1 + factor + operands)
+            return error if self.accumulation is self.storage else self._rounded(y, error, 1.0)
 
-        factors = float(gamma(n, unit)), float(likely(n, unit))
-        exact = all(given.certain is None for given in x)
-        if exact and n == 0 and not operands and self.accumulation is self.storage:
-            return Bound(y)
-        if exact and self.accumulation is self.storage:
-            magnitude = run(*sizes)
-            return Bound(y, *(self._within(y, (f + operands) * magnitude + n * self.accumulation.underflow) for f in factors))
+        if all(given.certain is None for given in x) and self.accumulation is self.storage:
+            magnitude = run(*sizes)  # the one more product that both bounds need
+            under = n * self.accumulation.underflow
+            return Bound(
+                y,
+                *(
+                    np.where(magnitude * (1 + f) <= self.storage.largest, (f + operands) * magnitude + under, math.inf)
+                    for f in (float(gamma(n, unit)), float(likely(n, unit)))
+                ),
+            )
         return Bound(
             y,
-            bound_of([given.certain for given in x], factors[0]),
-            bound_of([given.likely for given in x], factors[1]),
+            bound_of([given.certain for given in x], float(gamma(n, unit))),
+            bound_of([given.likely for given in x], float(likely(n, unit))),
         )
 
-    def _within(self, y: Any, error: Error) -> Error:
-        return np.where(abs(y) + error <= self.storage.largest, error, math.inf)
+    def _unless_overflow(self, error: Any, run: Any, sizes: list[Any], terms: int, growth: float) -> Any:
+        """The error, but infinite where a partial sum may overflow in some order."""
+        limit = self.accumulation.largest / growth
+        if terms * math.prod(float(np.max(size, initial=0.0)) for size in sizes) <= limit:
+            return error
+        return np.where(run(*sizes) <= limit, error, math.inf)
+
+    def _decided(
+        self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any, params: Any
+    ) -> Bound:
+        if all(given.certain is None for given in x):
+            return Bound(y)
+        certain = doubt_of(primitive.name, values, [given.certain for given in x], y, params)
+        if certain is None or not certain.any():  # what is decided the same everywhere is as exact as what was given
+            return Bound(y)
+        return Bound(y, certain, doubt_of(primitive.name, values, [given.likely for given in x], y, params))
 
     # ── primitives with an analysis of their own ────────────────────────────────────────────────────────────────────
 
@@ -171,7 +204,7 @@ class Bounded(Domain):
         condition, a, b = values
         y = primitive.forward(_KERNELS, *values)
         if y.dtype.kind != "f":
-            return Bound(y, *self._both(x, lambda errors: _any_doubt(errors, y.shape)))
+            return Bound(y, *self._both(x, lambda errors: any_doubt(errors, y.shape)))
 
         def bound_of(errors: list[Error]) -> Error:
             doubt, ea, eb = errors
@@ -181,7 +214,8 @@ class Bounded(Domain):
             chosen = np.where(condition, ea, eb)
             if doubt is None:
                 return chosen
-            return np.where(doubt, np.where(a == b, 0.0, abs(a - b)) + np.maximum(ea, eb), chosen)
+            other = np.where(a == b, 0.0, abs(a - b)) + np.maximum(ea, eb)
+            return np.where(doubt, other * _SLACK, chosen)
 
         return Bound(y, *self._both(x, bound_of))
 
@@ -194,14 +228,12 @@ class Bounded(Domain):
 
     def _max_pool(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
         y = primitive.forward(_KERNELS, *values, **params)
-        return Bound(
-            y, *self._both(x, lambda e: None if e[0] is None else primitive.forward(_KERNELS, e[0], **params))
-        )
+        return Bound(y, *self._both(x, lambda e: None if e[0] is None else primitive.forward(_KERNELS, e[0], **params)))
 
     def _prod(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         y = primitive.forward(_KERNELS, *values, axes=axes)
         n = max(math.prod(values[0].shape[axis] for axis in axes) - 1, 0)
-        factor = float(gamma(n, (self.storage.unit + _OWN) * _SLACK))
+        factor = float(gamma(n, _own(self.storage)))
         size = abs(values[0])
 
         def bound_of(errors: list[Error]) -> Error:
@@ -209,51 +241,67 @@ class Bounded(Domain):
             grown = np.prod(size + e, axis=axes)
             relative = np.sum(np.log1p(np.where(size > 0, e / np.where(size > 0, size, 1), 0.0)), axis=axes)
             off = np.where(np.all(size > 0, axis=axes), abs(y) * np.expm1(relative), grown)
-            return self._within(y, off + factor * grown + n * self.storage.underflow)
+            peak = np.prod(np.maximum(size + e, 1.0), axis=axes)  # of a partial product, and of what follows an underflow
+            error = off * _SLACK + factor * grown + n * self.storage.underflow * peak
+            return np.where(peak * (1 + factor) <= self.storage.largest, error, math.inf)
 
         return Bound(y, *self._both(x, bound_of))
 
     def _logsumexp(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
+        """max + ln Σ exp(x − max), step by step: each shift is rounded, its exponential and the logarithm are within their ulps."""
         (given,) = values
         y = primitive.forward(_KERNELS, given, axes=axes)
         top = np.max(given, axis=axes, keepdims=True)
-        shifted = given - np.where(np.isfinite(top), top, 0.0)
-        weight = np.exp(shifted)
+        shift = abs(given - np.where(np.isfinite(top), top, 0.0))
+        weight = np.exp(-shift)
         total = np.sum(weight, axis=axes)
-        unit = (self.storage.unit + _OWN) * _SLACK
-        n = max(math.prod(given.shape[axis] for axis in axes) - 1, 0)
-        summing = (self.accumulation.unit + _OWN) * _SLACK
-        distance = np.sum(np.where(weight > 0, weight * abs(shifted), 0.0), axis=axes) / total
-
-        def fresh(factor: float) -> Any:
-            # each term: its shift rounded, its exponential within 4 units; then the sum, its logarithm, and the shift back
-            return unit * distance + 4 * unit + factor + 4 * unit * abs(np.log(total)) + unit * abs(y) + self.storage.underflow
+        unit, n = _own(self.storage), max(math.prod(given.shape[axis] for axis in axes) - 1, 0)
+        exp, log = EXP_ULPS * unit, LOG_ULPS * unit
 
         def bound(error: Error, factor: float) -> Error:
-            off = 0.0 if error is None else np.max(error, axis=axes)
-            return np.where(np.isinf(y), 0.0, off + fresh(factor) * np.exp(2 * off))
+            # The operands' errors move the result by no more than the largest; the rest is what is rounded on the way.
+            wide = np.zeros_like(top) if error is None else np.max(error, axis=axes, keepdims=True)
+            off = wide.reshape(y.shape)
+            each = np.where(weight > 0, weight * (np.expm1(unit * (shift + 2 * wide)) * (1 + exp) + exp), 0.0)
+            terms = np.exp(2 * off) * np.sum(each, axis=axes) / total
+            relative = (1 + terms) * (1 + factor) * (1 + unit) - 1 + (n + 1) * self.storage.underflow
+            known = relative < 1
+            inside = np.where(known, -np.log1p(-np.where(known, relative, 0.0)), math.inf)
+            logarithm = inside + log * (np.log(total) + 2 * off + inside)
+            fresh = logarithm + unit * (abs(y) + off + logarithm) + 2 * self.storage.underflow
+            return np.where(np.isinf(y) & (off == 0), 0.0, _never_nan(off + fresh))
 
         (only,) = x
+        summing = _own(self.accumulation)
         return Bound(y, bound(only.certain, float(gamma(n, summing))), bound(only.likely, float(likely(n, summing))))
 
     def _scatter(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
         index, updates = values
         y = primitive.forward(_KERNELS, index, updates, **params)
-        if x[0].certain is not None:
-            return _lost(y)
         hits = primitive.forward(_KERNELS, index, np.ones_like(updates), **params)
         n = max(int(hits.max(initial=0.0)) - 1, 0)
-        if n == 0 and x[1].certain is None:
-            return Bound(y)
-        unit = (self.accumulation.unit + _OWN) * _SLACK
+        unit = _own(self.accumulation)
 
-        def bound(error: Error, factor: float) -> Error:
-            e = np.zeros_like(updates) if error is None else error
-            grown = e + factor * (abs(updates) + e)
-            found = primitive.forward(_KERNELS, index, grown, **params) + n * self.accumulation.underflow
+        def run(size: Any) -> Any:
+            return primitive.forward(_KERNELS, index, size, **params)
+
+        def bound(errors: list[Error], rule: Any) -> Error:
+            doubt, e = errors
+            if doubt is None and e is None and n == 0:
+                return None
+            moved = 0 if doubt is None else int(np.count_nonzero(doubt))
+            factor, grown = float(rule(n + moved, unit)), abs(updates) + (0.0 if e is None else e)
+            found = run(factor * grown if e is None else e + factor * grown) + (n + moved) * self.accumulation.underflow
+            if doubt is not None:  # what is in doubt may be missing from where it is, and turn up anywhere along the axis
+                found = found + (1 + factor) * _astray(primitive.name, index, doubt, grown, params["axis"])
+            found = self._unless_overflow(_never_nan(found), run, [grown], n + moved + 1, 1 + factor)
             return found if self.accumulation is self.storage else self._rounded(y, found, 1.0)
 
-        return Bound(y, bound(x[1].certain, float(gamma(n, unit))), bound(x[1].likely, float(likely(n, unit))))
+        return Bound(
+            y,
+            bound([given.certain for given in x], gamma),
+            bound([given.likely for given in x], likely),
+        )
 
     _scatter_add = _scatter
     _scatter_along = _scatter
@@ -268,30 +316,39 @@ class Bounded(Domain):
     def _cast(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], to: str) -> Bound:
         (given,) = x
         y = primitive.forward(_KERNELS, given.value, to=to)
+        kind = given.value.dtype.kind
         if to in FORMATS:
             return Bound(y, *self._both(x, lambda e: self._rounded(y, e[0], 1.0, FORMATS[to])))
+        if to == "real" and kind == "f":
+            return given
+        if to != "real":
+            return Bound(y, *self._both(x, lambda e: None if e[0] is None else e[0] > 0))
         if given.certain is None:
-            return Bound(y) if to != "real" or _representable(y, self.storage) else Bound(y, *(self._rounded(y, None, 1.0),) * 2)
-        if to == "real":  # a truth value in doubt is 0 or 1, an index in doubt may be anything
-            worst = 1.0 if given.value.dtype.kind == "b" else math.inf
-            return Bound(y, *self._both(x, lambda e: np.where(e[0], worst, 0.0)))
-        return Bound(y, *self._both(x, lambda e: e[0] > 0))
+            return Bound(y) if _representable(y, self.storage) else Bound(y, *(self._rounded(y, None, 1.0),) * 2)
+        # A truth value in doubt is 0 or 1; an index in doubt may be anything.
+        worst = 1.0 if kind == "b" else math.inf
+        return Bound(y, *self._both(x, lambda e: self._rounded(y, np.where(e[0], worst, 0.0), 1.0)))
+
+
+def _own(fmt: Format) -> float:
+    """A format's unit roundoff, with room for the rounding of the float64 that the bound is compared in."""
+    return (fmt.unit + _OWN) * _SLACK
+
+
+def _never_nan(error: Any) -> Any:
+    """0·∞ in a bound says: nothing is known."""
+    return np.where(np.isnan(error), math.inf, error)
 
 
 def _representable(y: Any, fmt: Format) -> bool:
-    first = y.reshape(-1)[:1] if y.size and 0 in y.strides else y  # one number everywhere: look at it once
-    return bool(np.array_equal(fmt.round(first), first, equal_nan=True))
+    everywhere = y.size and not any(y.strides) and y.ndim  # one number everywhere: look at it once
+    seen = y.reshape(-1)[:1] if everywhere else y
+    return bool(np.array_equal(fmt.round(seen), seen, equal_nan=True))
 
 
 def _nothing(value: Any) -> Any:
     """The error of what is exact, in the shape of its value: 0, or no doubt."""
     return np.zeros(value.shape, dtype=np.float64 if value.dtype.kind == "f" else np.bool_)
-
-
-def _lost(y: Any) -> Bound:
-    """A value of which nothing can be said."""
-    error = np.full(y.shape, math.inf) if y.dtype.kind == "f" else np.ones(y.shape, dtype=np.bool_)
-    return Bound(y, error, error)
 
 
 def _total(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> Any:
@@ -312,63 +369,11 @@ def _product(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> 
     return run(a, eb + factor * (b + eb)) + run(ea, (1 + factor) * (b + eb))
 
 
-# ── decisions ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _any_doubt(errors: list[Error], shape: Shape) -> Error:
-    doubts = [error for error in errors if error is not None]
-    return reduce(np.logical_or, doubts, np.zeros(shape, dtype=np.bool_)) if doubts else None
-
-
-def _decided(primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any, params: Any) -> Bound:
-    if all(given.certain is None for given in x):
-        return Bound(y)
-    decide = _DOUBTS.get(primitive.name, _comparison_doubt)
-
-    def doubt(errors: list[Error]) -> Any:
-        return decide(values, errors, y, params)
-
-    return Bound(y, doubt([given.certain for given in x]), doubt([given.likely for given in x]))
-
-
-def _comparison_doubt(values: tuple[Any, ...], errors: list[Error], y: Any, params: Any) -> Any:
-    """A comparison is in doubt where the margin is no more than the two errors together."""
-    if values[0].dtype.kind != "f":
-        return _any_doubt(errors, y.shape)
-    a, b = values
-    room = sum(0.0 if error is None else error for error in errors)
-    return (room > 0) & ~(abs(a - b) > room)
-
-
-def _argmax_doubt(values: tuple[Any, ...], errors: list[Error], y: Any, params: Any) -> Any:
-    (v,), (e,), axis = values, errors, params["axis"]
-    least = np.take_along_axis(v - e, np.expand_dims(y, axis), axis=axis)
-    return np.sum(v + e >= least, axis=axis) > 1
-
-
-def _pool_doubt(values: tuple[Any, ...], errors: list[Error], y: Any, params: Any) -> Any:
-    (v,), (e,) = values, errors
-    n, c = v.shape[:2]
-    low = np.take_along_axis((v - e).reshape(n * c, -1), y.reshape(n * c, -1), axis=1)
-    high, _, inside = windows(_KERNELS, v + e, **params)
-    return (np.sum(inside & (high >= low[:, None, :]), axis=1) > 1).reshape(y.shape)
-
-
-def _order_doubt(values: tuple[Any, ...], errors: list[Error], y: Any, params: Any) -> Any:
-    """A place in an order is in doubt where a neighbour is nearer than twice the largest error along the axis."""
-    (v,), (e,), axis = values, errors, params["axis"]
-    descending = params.get("descending", True)
-    order = _KERNELS.argsort(v, axis=axis, descending=descending, stable=True)
-    ranked = np.take_along_axis(v, order, axis=axis)
-    near = abs(np.diff(ranked, axis=axis)) <= 2 * np.max(e, axis=axis, keepdims=True)
-    edge = np.zeros_like(np.take(ranked, [0], axis=axis), dtype=np.bool_)
-    doubt = np.concatenate([near, edge], axis=axis) | np.concatenate([edge, near], axis=axis)
-    return doubt[(slice(None),) * axis + (slice(0, y.shape[axis]),)]
-
-
-_DOUBTS = {
-    "argmax": _argmax_doubt,
-    "pool_argmax": _pool_doubt,
-    "argsort": _order_doubt,
-    "topk": _order_doubt,
-}
+def _astray(name: str, index: Any, doubt: Any, sizes: Any, axis: int) -> Any:
+    """The sum, along the axis that is indexed, of what may be written elsewhere."""
+    if name == "scatter_along":
+        return np.sum(np.where(doubt, sizes, 0.0), axis=axis, keepdims=True)
+    trail = sizes.ndim - axis - index.ndim
+    unsure = doubt.reshape((1,) * axis + index.shape + (1,) * trail)
+    places = tuple(range(axis, axis + index.ndim))
+    return np.expand_dims(np.sum(np.where(unsure, sizes, 0.0), axis=places), axis)
