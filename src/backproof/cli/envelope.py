@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,4 +76,5 @@ def write_out(path: str, content: bytes) -> None:
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)

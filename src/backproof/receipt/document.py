@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -62,9 +62,10 @@ def read_document(path: str) -> Receipt:
     where = "standard input" if path == "-" else path
     rows = [line for line in content.split(b"\n") if line.strip()]
     if not rows:
-        raise InputError(f"{where}: is empty; a receipt is one JSON object on one line")
+        raise reading.ReadingError("BP_JSONL_EMPTY", f"{where}: is empty; a receipt is one JSON object on one line")
     if path.lower().endswith(".jsonl") and len(rows) > 1 and all(map(_parses, rows)):
-        raise InputError(f"{where}: has {len(rows)} records; 'bp verify multi {path}' reads bundles")
+        message = f"{where}: has {len(rows)} records; 'bp verify multi {path}' reads bundles"
+        raise reading.ReadingError("BP_JSONL_MULTI_RECORD", message)
     return as_receipt(reading.parse(content, where), content, where)
 
 
@@ -75,6 +76,24 @@ def read_documents(source: str | Path | BinaryIO) -> Iterator[Receipt]:
             yield from _documents(stream, "standard input" if source == "-" else str(source))
     else:
         yield from _documents(source, getattr(source, "name", "bundle"))
+
+
+def read_any(path: str) -> Iterator[Receipt]:
+    """The documents of a file, whether it holds one over several lines or one a line; one in memory at a time."""
+    where = "standard input" if path == "-" else path
+    with _open(path) as stream:
+        rows = reading.lines(stream, where)
+        for number, line in rows:
+            place = f"{where}, line {number}"
+            try:
+                document = reading.parse(line, place)
+            except reading.NotJSONError:
+                if number > 1:
+                    raise
+                rest = stream.read(reading.MOST_BYTES + 1)
+                yield as_receipt(reading.parse(line + rest, where), line + rest, where)
+                return
+            yield as_receipt(document, line, place)
 
 
 def as_receipt(document: Any, source: bytes = b"", where: str = "receipt") -> Receipt:
@@ -112,7 +131,8 @@ def write_receipts(receipts: Iterable[Receipt | Mapping[str, Any]], path: str | 
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     return size
 
 
@@ -126,11 +146,11 @@ def _open(path: str) -> BinaryIO:
     if path == "-":
         import sys
 
-        return io.BufferedReader(sys.stdin.buffer.raw) if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise reading.cannot_read(path, error) from None
 
 
 def _parses(line: bytes) -> bool:

@@ -23,13 +23,29 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
+class ReadingError(InputError):
+    """Something that cannot be read, with the stable name of why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotJSONError(ReadingError):
+    """A text that is not JSON; it may be the first line of one."""
+
+
 def parse(text: bytes | str, where: str = "the input") -> Any:
     """One JSON document, read strictly."""
     if len(text) > MOST_BYTES:
-        raise InputError(f"{where}: {len(text)} bytes are more than one record may have ({MOST_BYTES})")
+        raise ReadingError(
+            "INPUT_TOO_LARGE", f"{where}: {len(text)} bytes are more than one record may have ({MOST_BYTES})"
+        )
     decoded = decode(text, where) if isinstance(text, bytes) else text
     if decoded.startswith("\ufeff"):
-        raise InputError(f"{where}: begins with a byte order mark; write the file as UTF-8 without one")
+        raise ReadingError(
+            "INVALID_JSON", f"{where}: begins with a byte order mark; write the file as UTF-8 without one"
+        )
     _check_depth(decoded, where)
     return _load(decoded, where)
 
@@ -39,7 +55,7 @@ def decode(text: bytes, where: str) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: byte {error.start} is not UTF-8 ({error.reason})") from None
+        raise ReadingError("INVALID_JSON", f"{where}: byte {error.start} is not UTF-8 ({error.reason})") from None
 
 
 def lines(source: BinaryIO, where: str) -> Iterator[tuple[int, bytes]]:
@@ -48,7 +64,9 @@ def lines(source: BinaryIO, where: str) -> Iterator[tuple[int, bytes]]:
     while line := source.readline(MOST_BYTES + 1):
         number += 1
         if len(line) > MOST_BYTES:
-            raise InputError(f"{where}, line {number}: longer than one record may be ({MOST_BYTES} bytes)")
+            raise ReadingError(
+                "INPUT_TOO_LARGE", f"{where}, line {number}: longer than one record may be ({MOST_BYTES} bytes)"
+            )
         if line.strip():
             yield number, line
 
@@ -62,12 +80,22 @@ def read_bytes(path: str) -> bytes:
             with Path(path).open("rb") as file:
                 content = file.read(MOST_BYTES + 1)
         except OSError as error:
-            raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+            raise cannot_read(path, error) from None
     if len(content) > MOST_BYTES:
-        raise InputError(
-            f"{path}: more than {MOST_BYTES} bytes in one document; bundles are read with 'bp verify multi'"
-        )
+        hint = "bundles are read with 'bp verify multi'"
+        raise ReadingError("INPUT_TOO_LARGE", f"{path}: more than {MOST_BYTES} bytes in one document; {hint}")
     return content
+
+
+def cannot_read(path: str, error: OSError) -> ReadingError:
+    """Why a file could not be opened."""
+    names: dict[type[OSError], str] = {
+        FileNotFoundError: "ENOENT",
+        PermissionError: "EACCES",
+        IsADirectoryError: "EISDIR",
+    }
+    code = names.get(type(error), "IO_ERROR")
+    return ReadingError(code, f"{path}: cannot be read: {(error.strerror or str(error)).lower()}")
 
 
 def _check_depth(text: str, where: str) -> None:
@@ -75,7 +103,7 @@ def _check_depth(text: str, where: str) -> None:
     if _deepest(text.encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)) <= MOST_DEPTH:
         return
     if _deepest(_STRING.sub("", text).encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS)) > MOST_DEPTH:
-        raise InputError(f"{where}: nested deeper than {MOST_DEPTH} levels; a receipt needs 9")
+        raise ReadingError("INVALID_JSON", f"{where}: nested deeper than {MOST_DEPTH} levels; a receipt needs 9")
 
 
 def _deepest(brackets: bytes) -> int:
@@ -92,18 +120,17 @@ def _load(text: str, where: str) -> Any:
         if len(found) != len(items):
             seen: set[str] = set()
             twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise InputError(
-                f"{where}: the key {twice!r} is given twice in one object; two readers could see two receipts"
-            )
+            message = f"the key {twice!r} is given twice in one object; two readers could see two receipts"
+            raise ReadingError("INVALID_JSON", f"{where}: {message}")
         return found
 
     def constant(token: str) -> NoReturn:
-        raise InputError(f"{where}: {token} is not a JSON number")
+        raise ReadingError("INVALID_JSON", f"{where}: {token} is not a JSON number")
 
     def real(token: str) -> float:
         value = float(token)
         if not math.isfinite(value):
-            raise InputError(f"{where}: {_short(token)} overflows a 64-bit float")
+            raise ReadingError("INVALID_JSON", f"{where}: {_short(token)} overflows a 64-bit float")
         return value
 
     def whole(token: str) -> int | float:
@@ -112,11 +139,10 @@ def _load(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=real, parse_int=whole)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where}: not JSON at line {error.lineno}, column {error.colno}: {error.msg.lower()}"
-        ) from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise NotJSONError("INVALID_JSON", f"{where}: not JSON at {place}: {error.msg.lower()}") from None
     except RecursionError:
-        raise InputError(f"{where}: nested too deeply to be a receipt") from None
+        raise ReadingError("INVALID_JSON", f"{where}: nested too deeply to be a receipt") from None
 
 
 def _short(token: str) -> str:

@@ -1,0 +1,141 @@
+"""Verify: derive every claim of a file again, and say which does not hold, where, and by how much.
+
+`bp verify FILE` recognises what it is given. `bp verify mazur|general|multi FILE` give the named checks of one kind
+of receipt. Exit code: 0 holds, 1 does not hold, 2 cannot be read, 3 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from backproof.cli.command import Exit
+from backproof.cli.envelope import enveloped, output_flags, print_json, say, strict_flags, wants_json
+from backproof.errors import UsageError
+
+MARKS = {"pass": ("32", "PASS"), "warn": ("33", "WARN"), "fail": ("31", "FAIL")}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("subject", nargs="+", metavar="[mazur|general|multi] FILE", help="what to verify; '-' is stdin")
+    strict_flags(parser)
+    output_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify one file."""
+    return enveloped(args, _run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    first, *rest = args.subject
+    if first in KINDS:
+        if len(rest) > 1 or (not rest and first != "mazur"):
+            raise UsageError(f"'bp verify {first} FILE' takes one file")
+        return KINDS[first](args, rest[0] if rest else None)
+    if rest:
+        raise UsageError(f"'bp verify FILE' takes one file; a kind is one of {', '.join(KINDS)}, not {first!r}")
+    from backproof.cli.subjects import recognise
+
+    return recognise(first).verify(args, first)
+
+
+def _mazur(args: argparse.Namespace, path: str | None) -> int:
+    from backproof.receipt.document import as_receipt, read_document
+    from backproof.verify.classic import verify_mazur
+
+    if path is None:
+        from backproof.receipt.authoring import author_mazur
+
+        receipt = as_receipt(author_mazur(), where="the built-in receipt")
+    else:
+        receipt = read_document(path)
+    return _report(args, verify_mazur(receipt))
+
+
+def _general(args: argparse.Namespace, path: str | None) -> int:
+    from backproof.receipt.document import read_document
+    from backproof.verify.classic import verify_general
+
+    return _report(args, verify_general(read_document(path or "-")))
+
+
+def _multi(args: argparse.Namespace, path: str | None) -> int:
+    from backproof.receipt.document import read_documents
+    from backproof.verify.classic import verify_multi
+
+    return _report(args, verify_multi(read_documents(path or "-")))
+
+
+KINDS: dict[str, Callable[[argparse.Namespace, str | None], int]] = {
+    "mazur": _mazur,
+    "general": _general,
+    "multi": _multi,
+}
+
+
+def _report(args: argparse.Namespace, report: Any) -> int:
+    overall = report.overall(strict=args.strict, warn_as_fail=args.warn_as_fail)
+    if wants_json(args):
+        print_json({"ok": overall != "fail", "report": {"overall": overall, **_contents(report)}})
+    else:
+        _print(args, report, overall)
+    return Exit.DOES_NOT_HOLD if overall == "fail" else Exit.HOLDS
+
+
+def _contents(report: Any) -> dict[str, Any]:
+    from backproof.report.verdict import coverage
+
+    covered = coverage(report.verdict) if report.verdict is not None else {}
+    checks = [check.as_json() for check in report.checks]
+    if not report.per_record:
+        return {"checks": checks, **covered}
+    records = [
+        {
+            "step_index": i,
+            "schema_version": receipt.version,
+            "fixture_id": receipt.document.get("fixture"),
+            "schema": schema.as_json(),
+            "reconcile": rules.as_json(),
+        }
+        for i, (receipt, schema, rules) in enumerate(report.per_record)
+    ]
+    return {"record_count": len(records), "per_record": records, "cross_record_checks": checks, **covered}
+
+
+def _print(args: argparse.Namespace, report: Any, overall: str) -> None:
+    """The classic report, on standard error; a failure ends with the table of causes."""
+    outcome = {"pass": "passed", "warn": "passed with warnings", "fail": "failed"}[overall]
+    out = sys.stderr
+    if report.per_record:
+        print(f"verify multi {outcome} ({len(report.per_record)} record(s))\n", file=out)
+        for i, (receipt, schema, rules) in enumerate(report.per_record):
+            if args.verbose or "fail" in {schema.status, rules.status} or len(report.per_record) <= SHOWN:
+                print(f"record {i} ({receipt.document.get('fixture')}):", file=out)
+                _lines(args, (schema, rules))
+        print("\ncross-record:", file=out)
+    else:
+        print(f"verification {outcome}\n", file=out)
+    _lines(args, report.checks)
+    if report.verdict is not None and (overall == "fail" or args.verbose):
+        from backproof.report.verdict import print_verdict
+
+        print(file=out)
+        print_verdict(report.verdict, color=args.color, verbose=args.verbose, file=out)
+    say(args, "done")
+
+
+SHOWN = 20  # records that are listed when all of them pass
+
+
+def _lines(args: argparse.Namespace, checks: Any) -> None:
+    import os
+
+    colored = args.color == "always" or (args.color is None and sys.stderr.isatty() and "NO_COLOR" not in os.environ)
+    for check in checks:
+        code, mark = MARKS[check.status]
+        shown = f"\x1b[1m\x1b[{code}m{mark}\x1b[0m" if colored else mark
+        print(f"  [{shown}] {check.name}{': ' + check.message if check.message else ''}", file=sys.stderr)
