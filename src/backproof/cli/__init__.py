@@ -12,7 +12,17 @@ from backproof.errors import BackproofError, UsageError
 COMMANDS = (
     Command("certify", "check a recorded graph's backward pass by identity testing", "backproof.cli.certify"),
     Command("examples", "print the file that records a framework's training steps", "backproof.cli.examples"),
+    Command("explain", "explain a rule of receipts", "backproof.cli.explain"),
+    Command("generate", "run the engine and print the canonical receipt of its step", "backproof.cli.generate"),
+    Command("import", "make receipts of what a framework recorded", "backproof.cli.import_"),
     Command("prove", "have the proof kernel recompute a graph's gradients", "backproof.cli.prove"),
+    Command("reconcile", "judge one receipt by the rules alone", "backproof.cli.reconcile"),
+    Command("rules", "list the rules of receipts", "backproof.cli.rules"),
+    Command("scaffold", "print a built-in topology input to start from", "backproof.cli.scaffold"),
+    Command("schema", "print the JSON Schema of a format", "backproof.cli.schema"),
+    Command("validate", "validate a receipt against its format", "backproof.cli.validate"),
+    Command("validate-input", "validate a topology input", "backproof.cli.validate_input"),
+    Command("verify", "derive every claim of a file again, and say which does not hold", "backproof.cli.verify"),
 )
 
 
