@@ -118,14 +118,17 @@ def loss(P):
     return -anp.mean((h - top)[anp.arange(32), y] - anp.log(anp.sum(anp.exp(h - top), axis=1)))
 """
 # autograd's convolve wants kernels as (in, out, ...), and turns them around; the work is the same.
-AUTOGRAD_CONV = AUTOGRAD_CONV.replace("P = [*kernels, head]", "P = [*(k.transpose(1, 0, 2, 3) for k in kernels), head]").replace(
-    "dot_axes=([1], [1])", "dot_axes=([1], [0])"
-) + """
+AUTOGRAD_CONV = (
+    AUTOGRAD_CONV.replace("P = [*kernels, head]", "P = [*(k.transpose(1, 0, 2, 3) for k in kernels), head]").replace(
+        "dot_axes=([1], [1])", "dot_axes=([1], [0])"
+    )
+    + """
 gradient = autograd.grad(loss)
 def step():
     global P
     P = [p - 0.01 * g for p, g in zip(P, gradient(P))]
 """
+)
 
 LOOP = """
 import numpy as np
@@ -157,7 +160,9 @@ def main() -> int:
     print(f"tape loop, two numbers a node: {node * 1e6:.2f} µs a node (goal: 10)")
     for name, found in (("MLP", mlp), ("conv net", conv)):
         ours, torch, autograd = found.values()
-        print(f"{name}: session/PyTorch {ours / torch:.2f} (goal ≤ 1.5), session/autograd {ours / autograd:.2f} (goal < 1)")
+        print(
+            f"{name}: session/PyTorch {ours / torch:.2f} (goal ≤ 1.5), session/autograd {ours / autograd:.2f} (goal < 1)"
+        )
     return 0
 
 

@@ -42,7 +42,9 @@ def seconds(snippet: str, *, threads: int = 2, budget: float = 2.0) -> float:
     return float(json.loads(run.stdout))
 
 
-def race(title: str, contenders: dict[str, str], *, rounds: int = 3, threads: int = 2, budget: float = 2.0) -> dict[str, float]:
+def race(
+    title: str, contenders: dict[str, str], *, rounds: int = 3, threads: int = 2, budget: float = 2.0
+) -> dict[str, float]:
     """Every contender's best over alternating rounds, printed with its ratio to the first."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):

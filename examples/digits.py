@@ -1,7 +1,7 @@
 """Train two networks on real handwritten digits with a session, beside the same networks in PyTorch: the loss curves are equal.
 
-    python examples/digits.py            # both networks
-    python examples/digits.py --epochs 3 mlp
+python examples/digits.py            # both networks
+python examples/digits.py --epochs 3 mlp
 """
 
 from __future__ import annotations

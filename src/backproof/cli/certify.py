@@ -11,7 +11,7 @@ import argparse
 import json
 
 from backproof.cli.command import Exit
-from backproof.cli.reading import read_text
+from backproof.cli.reading import read_graph
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trials",
         type=int,
-        default=2,
-        help="independent trials; the chance of error is raised to this power (2)",
+        default=4,
+        help="independent trials; the chance of error is raised to this power (4)",
     )
     parser.add_argument(
         "--seed", type=int, help="repeat an earlier run (by default a new random seed, which is reported)"
@@ -34,12 +34,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Certify, report, and answer with an exit code."""
     from backproof.errors import UsageError
-    from backproof.ir.text import read_graph
     from backproof.session.certify import certify
 
     if args.trials < 1:
         raise UsageError(f"--trials {args.trials}: at least 1")
-    graph = read_graph(read_text(args.graph))
+    graph = read_graph(args.graph)
     found = certify(graph, trials=args.trials, seed=args.seed)
     if args.json:
         print(json.dumps(found.to_json(), ensure_ascii=False))

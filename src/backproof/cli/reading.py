@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from backproof.errors import InputError
+from backproof.errors import GraphError, InputError
+
+if TYPE_CHECKING:
+    from backproof.ir.graph import Graph
 
 LARGEST = 1 << 30
 
@@ -33,3 +37,15 @@ def read_text(name: str) -> str:
         return read_bytes(name).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not UTF-8 (byte {error.start}: {error.reason})") from None
+
+
+def read_graph(name: str) -> Graph:
+    """A graph from a file, in either of its forms."""
+    from backproof.ir import text
+
+    try:
+        return text.read_graph(read_text(name))
+    except GraphError as error:
+        raise InputError(f"{name}: {error}") from None
+    except InputError as error:
+        raise error if str(error).startswith(name) else InputError(f"{name}: {error}") from None

@@ -98,7 +98,7 @@ def certify(
     graph: Graph,
     *,
     integers: Mapping[int, Any] | None = None,
-    trials: int = 2,
+    trials: int = 4,
     seed: int | None = None,
     loop: Loop = run_backward,
 ) -> Certificate:
@@ -122,7 +122,8 @@ def certify(
     said, exactness = _integers(graph, out, integers or {}, np.random.default_rng([seed, trials]), loop)
     refusals += exactness
     highest = degree.of_backward(graph, out)
-    per_trial = min(Fraction(1), Fraction(2 * highest * (1 + symbols * symbols), 2 * P))
+    # Schwartz–Zippel for the identity, and the chance that two different arguments of a symbol happened to be equal.
+    per_trial = min(Fraction(1), Fraction(highest * (2 + symbols * symbols), 2 * P))
     return Certificate(
         graph=digest(graph),
         holds=not refusals,

@@ -363,7 +363,7 @@ class Session:
 
     # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def certify(self, out: Ref | None = None, *, trials: int = 2, seed: int | None = None) -> Certificate:
+    def certify(self, out: Ref | None = None, *, trials: int = 4, seed: int | None = None) -> Certificate:
         """Test, on random elements of a prime field, that the tape of what was recorded computes its gradient."""
         from backproof.session.certify import certify
 
