@@ -76,9 +76,7 @@ class TraceDumper:
     ) -> None:
         sizes = _sizes(params)
         if topology_loss not in {"half_squared_error", "cross_entropy_softmax"}:
-            raise _unsupported(
-                f"topology_loss {topology_loss!r} is not half_squared_error or cross_entropy_softmax"
-            )
+            raise _unsupported(f"topology_loss {topology_loss!r} is not half_squared_error or cross_entropy_softmax")
         self._network = Network.of_sizes(*sizes, topology_loss)
         self._rule = _Rule(
             optimizer,
@@ -93,9 +91,7 @@ class TraceDumper:
         ).checked()
         self._trace_id = _checked_trace_id(trace_id)
         self._t = 0
-        self._state: dict[str, Params] = {
-            name: jax.tree.map(jnp.zeros_like, params) for name in self._rule.states
-        }
+        self._state: dict[str, Params] = {name: jax.tree.map(jnp.zeros_like, params) for name in self._rule.states}
         self._advance = jax.jit(self._one_step)
         self._activations = ("sigmoid", "sigmoid" if topology_loss == "half_squared_error" else "softmax")
         decayed = self._rule.family == "sgd" and bool(weight_decay)
@@ -135,9 +131,7 @@ class TraceDumper:
         self._writer.write(self._head, _body(self._network, seen), trace_id)
 
     def _run(self, inputs: Rows, targets: Rows, params: Params) -> tuple[Params, Seen]:
-        if _sizes(params) != tuple(
-            map(len, (self._network.inputs, self._network.hidden, self._network.outputs))
-        ):
+        if _sizes(params) != tuple(map(len, (self._network.inputs, self._network.hidden, self._network.outputs))):
             raise HelperError("run() was given parameters of other sizes than the dumper")
         dtype = params["W_ih"].dtype
         x, y = jnp.asarray(inputs, dtype), jnp.asarray(targets, dtype)
@@ -167,8 +161,7 @@ class TraceDumper:
         derive = jax.value_and_grad(self._loss, argnums=(0, 1), has_aux=True)
         (loss, values), (gradient, signals) = derive(params, self._added(params, x), x, y)
         moved = {
-            key: self._rule.moved(params[key], gradient[key], {n: s[key] for n, s in state.items()}, t)
-            for key in KEYS
+            key: self._rule.moved(params[key], gradient[key], {n: s[key] for n, s in state.items()}, t) for key in KEYS
         }
         return {
             "loss": loss, "values": values, "gradient": gradient, "signals": signals,
@@ -205,11 +198,7 @@ class TraceDumper:
 
     def _states(self, state: dict[str, Params]) -> dict[str, dict[str, float]]:
         columns = {name: self._flat(tables) for name, tables in state.items()}
-        return {
-            e.id: {name: column[e.id] for name, column in columns.items()}
-            for e in self._network.edges
-            if columns
-        }
+        return {e.id: {name: column[e.id] for name, column in columns.items()} for e in self._network.edges if columns}
 
     def _flat(self, params: Params) -> dict[str, float]:
         tables = [params[key].tolist() for key in KEYS]
@@ -227,16 +216,12 @@ def _sizes(params: Params) -> tuple[int, int, int]:
     if not all(isinstance(value, jax.Array) for value in params.values()):
         raise _unsupported("a parameter is no jax array", "Wrap it in jnp.asarray(...)")
     if any(device.platform != "cpu" for value in params.values() for device in value.devices()):
-        raise _unsupported(
-            "a parameter is not on the CPU", "jax.device_put(params, jax.devices('cpu')[0]) moves it"
-        )
+        raise _unsupported("a parameter is not on the CPU", "jax.device_put(params, jax.devices('cpu')[0]) moves it")
     if len(kinds := {str(value.dtype) for value in params.values()}) != 1 or not kinds <= {
         "float64",
         "float32",
     }:
-        raise _unsupported(
-            f"parameters are {', '.join(sorted(kinds))}; one of float64 or float32 is recorded"
-        )
+        raise _unsupported(f"parameters are {', '.join(sorted(kinds))}; one of float64 or float32 is recorded")
     shapes = [tuple(params[key].shape) for key in KEYS]
     hidden, outputs = shapes[1][:1], shapes[3][:1]
     inputs = shapes[0][1:]
@@ -262,19 +247,13 @@ class _Rule:
     def checked(self) -> _Rule:
         """The rule itself, or a refusal that names what does not fit."""
         if self.family not in {"sgd", "adam", "adamw"}:
-            raise _unsupported(
-                f"optimizer {self.family!r}; sgd (with momentum=...), adam and adamw are recorded"
-            )
+            raise _unsupported(f"optimizer {self.family!r}; sgd (with momentum=...), adam and adamw are recorded")
         if self.family == "adam" and self.weight_decay:
             raise _unsupported("adam with coupled weight_decay", f"adamw decouples it. {ELSEWHERE}")
         if (self.nesterov and self.dampening) or ((self.nesterov or self.dampening) and not self.momentum):
-            raise _unsupported(
-                "nesterov and dampening exclude each other, and each needs momentum", "Drop one"
-            )
+            raise _unsupported("nesterov and dampening exclude each other, and each needs momentum", "Drop one")
         if not (self.learning_rate > 0.0 and 0.0 <= self.momentum < 1.0 and 0.0 <= self.dampening < 1.0):
-            raise _unsupported(
-                "learning_rate > 0, 0 ≤ momentum < 1 and 0 ≤ dampening < 1 are recorded", "Change them"
-            )
+            raise _unsupported("learning_rate > 0, 0 ≤ momentum < 1 and 0 ≤ dampening < 1 are recorded", "Change them")
         if self.weight_decay < 0.0:
             raise _unsupported(f"weight_decay {self.weight_decay} is negative", "Change its sign")
         return self
@@ -393,24 +372,15 @@ class Network:
     @classmethod
     def of_sizes(cls, inputs: int, hidden: int, outputs: int, loss: str) -> Network:
         """Units i1…, h1…, o1…"""
-        name = [
-            tuple(f"{c}{k + 1}" for k in range(n))
-            for c, n in zip("iho", (inputs, hidden, outputs), strict=True)
-        ]
+        name = [tuple(f"{c}{k + 1}" for k in range(n)) for c, n in zip("iho", (inputs, hidden, outputs), strict=True)]
         return cls(name[0], name[1], name[2], loss)
 
     @cached_property
     def edges(self) -> list[Edge]:
         """In order: weights by input, hidden biases, weights by hidden unit, output biases."""
-        rows = [
-            self._weight(i, h, "input_to_hidden", f"inputs.{i}") for i in self.inputs for h in self.hidden
-        ]
+        rows = [self._weight(i, h, "input_to_hidden", f"inputs.{i}") for i in self.inputs for h in self.hidden]
         rows += [self._bias(h, "hidden") for h in self.hidden]
-        rows += [
-            self._weight(h, o, "hidden_to_output", f"forward.{h}.out")
-            for h in self.hidden
-            for o in self.outputs
-        ]
+        rows += [self._weight(h, o, "hidden_to_output", f"forward.{h}.out") for h in self.hidden for o in self.outputs]
         return rows + [self._bias(o, "output") for o in self.outputs]
 
     @staticmethod
@@ -521,13 +491,9 @@ def _reduction(total: float, samples: list[float]) -> str:
     name = min(readings, key=lambda reading: abs(readings[reading] - total))
     # What an importer rejects at its default tolerance is refused here, where the reason can still be said.
     if not abs(readings[name] - total) <= max(1e-6, 1e-4 * abs(total)):
-        said = (
-            f"mean {readings['mean']:.9g}, sum {readings['sum']:.9g}" if len(samples) > 1 else f"{summed:.9g}"
-        )
+        said = f"mean {readings['mean']:.9g}, sum {readings['sum']:.9g}" if len(samples) > 1 else f"{summed:.9g}"
         found = f"the loss that was differentiated is {total:.9g}, the declared one would be {said}"
-        instead = (
-            "Set topology_loss to the loss in use, divided as it is, and check the targets given to step()."
-        )
+        instead = "Set topology_loss to the loss in use, divided as it is, and check the targets given to step()."
         raise _unsupported(found, f"{instead} {ELSEWHERE}")
     return name
 
@@ -551,9 +517,7 @@ def _contributions(
     return rows
 
 
-def _output_signal(
-    network: Network, activation: str, target: float, out: float, signal: float
-) -> dict[str, Any]:
+def _output_signal(network: Network, activation: str, target: float, out: float, signal: float) -> dict[str, Any]:
     if network.loss == "half_squared_error":
         named = [{"name": "target_minus_output", "value": target - out}]
         named.append({"name": "activation_derivative", "value": _slope(activation, out)})
@@ -577,9 +541,7 @@ def _backward(network: Network, seen: Seen, weight: float) -> dict[str, Any]:
         }
     rows = zip(network.outputs, seen.targets[0], seen.output_out[0], outputs, strict=True)
     return {
-        "output_error_signals": {
-            u: _output_signal(network, seen.activations[1], t, o, s) for u, t, o, s in rows
-        },
+        "output_error_signals": {u: _output_signal(network, seen.activations[1], t, o, s) for u, t, o, s in rows},
         "hidden_error_signals": hidden,
     }
 
@@ -593,9 +555,7 @@ def _forward(network: Network, seen: Seen, row: int) -> dict[str, Any]:
 def _updates(network: Network, seen: Seen, backward: dict[str, Any], batched: bool) -> list[dict[str, Any]]:
     """One entry for each trained parameter; update = after − before, less AdamW's own decay."""
     signals = {unit: s["signal_value"] for side in backward.values() for unit, s in side.items()}
-    upstream = dict(
-        zip((*network.inputs, *network.hidden), (*seen.inputs[0], *seen.hidden_out[0]), strict=True)
-    )
+    upstream = dict(zip((*network.inputs, *network.hidden), (*seen.inputs[0], *seen.hidden_out[0]), strict=True))
     config = seen.optimizer
     keep = 1.0 - config["learning_rate"] * config["weight_decay"] if config["name"] == "adamw" else 1.0
     rows = []
@@ -691,9 +651,7 @@ def _rows(value: Any, units: tuple[str, ...], what: str, *, classes: bool = Fals
     value = value.tolist() if hasattr(value, "tolist") else value
     if classes and isinstance(value, int):
         value = [value]
-    if isinstance(value, Mapping) or (
-        value and not isinstance(value[0], Mapping | list | tuple) and not classes
-    ):
+    if isinstance(value, Mapping) or (value and not isinstance(value[0], Mapping | list | tuple) and not classes):
         value = [value]
     rows = [_row(row, units, what, classes=classes) for row in value]
     if not rows:
@@ -752,9 +710,7 @@ class _Writer:
 
 def _not_finite(value: Any, path: str) -> str:
     if isinstance(value, dict):
-        return next(
-            filter(None, (_not_finite(part, f"{path}.{key}".lstrip(".")) for key, part in value.items())), ""
-        )
+        return next(filter(None, (_not_finite(part, f"{path}.{key}".lstrip(".")) for key, part in value.items())), "")
     if isinstance(value, list | tuple):
         return next(filter(None, (_not_finite(part, f"{path}[{key}]") for key, part in enumerate(value))), "")
     return path if isinstance(value, float) and not math.isfinite(value) else ""
@@ -762,9 +718,7 @@ def _not_finite(value: Any, path: str) -> str:
 
 def _checked_trace_id(trace_id: str | None) -> str | None:
     if trace_id is not None and not re.fullmatch("[0-9a-f]{32}", trace_id):
-        raise HelperError(
-            f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits; uuid.uuid4().hex makes one"
-        )
+        raise HelperError(f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits; uuid.uuid4().hex makes one")
     return trace_id
 
 

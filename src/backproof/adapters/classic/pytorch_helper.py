@@ -106,9 +106,7 @@ class TraceDumper:
         the constructor's.
         """
         if targets is None and not isinstance(self._subject.loss_fn, nn.Module):
-            raise HelperError(
-                "step() needs targets=...: a loss function that is no nn.Module does not show them"
-            )
+            raise HelperError("step() needs targets=...: a loss function that is no nn.Module does not show them")
         trace_id = _checked_trace_id(trace_id) or self._trace_id
         return _Block(self._subject, inputs, targets, partial(self._write, trace_id))
 
@@ -127,9 +125,7 @@ class TraceDumper:
     def _write(self, trace_id: str | None, seen: Seen) -> None:
         rate = seen.optimizer["learning_rate"]
         if self._said_rate not in {None, rate}:
-            raise HelperError(
-                f"learning_rate={self._said_rate} was said, the optimizer used {rate}; leave it out"
-            )
+            raise HelperError(f"learning_rate={self._said_rate} was said, the optimizer used {rate}; leave it out")
         decayed = seen.optimizer["name"] != "adamw" and "weight_decay" in seen.optimizer
         key = (*seen.activations, decayed)
         if key not in self._heads:
@@ -175,32 +171,22 @@ def _subject(model: nn.Module, optimizer: torch.optim.Optimizer, loss_fn: Any, l
         )
     first, second = layers
     if first.out_features != second.in_features:
-        raise _unsupported(
-            f"the first Linear gives {first.out_features} values, the second takes {second.in_features}"
-        )
+        raise _unsupported(f"the first Linear gives {first.out_features} values, the second takes {second.in_features}")
     parameters: Parameters = (first.weight, first.bias, second.weight, second.bias)
     dtype = _checked_parameters(parameters, model, optimizer)
-    _config(
-        optimizer, optimizer.param_groups[0], fresh=True
-    )  # refuses now what it would refuse at the first step
+    _config(optimizer, optimizer.param_groups[0], fresh=True)  # refuses now what it would refuse at the first step
     trained = {bias.requires_grad for bias in (first.bias, second.bias) if bias is not None}
     if len(trained) > 1 or (trained == {True} and None in parameters):
-        raise _unsupported(
-            "one layer's biases are trained and the other's are not; classic receipts know all or none"
-        )
+        raise _unsupported("one layer's biases are trained and the other's are not; classic receipts know all or none")
     network = Network.of_sizes(first.in_features, first.out_features, second.out_features, loss)
     return _Subject(model, (first, second), optimizer, loss_fn, network, parameters, dtype, trained == {True})
 
 
-def _checked_parameters(
-    parameters: Parameters, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> torch.dtype:
+def _checked_parameters(parameters: Parameters, model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.dtype:
     present = [p for p in parameters if p is not None]
     if len(optimizer.param_groups) != 1:
         groups = len(optimizer.param_groups)
-        raise _unsupported(
-            f"the optimizer has {groups} parameter groups; a classic receipt has one configuration"
-        )
+        raise _unsupported(f"the optimizer has {groups} parameter groups; a classic receipt has one configuration")
     known, trained = {id(p) for p in present}, {id(p) for p in present if p.requires_grad}
     given = {id(p) for p in optimizer.param_groups[0]["params"] if p.requires_grad}
     if extra := [name for name, p in model.named_parameters() if id(p) not in known]:
@@ -339,9 +325,7 @@ class _Block:
         original = torch.autograd.backward
 
         def watched(tensors: Any, *arguments: Any, **named: Any) -> None:
-            self.losses.append(
-                tensors.item() if isinstance(tensors, Tensor) and tensors.numel() == 1 else None
-            )
+            self.losses.append(tensors.item() if isinstance(tensors, Tensor) and tensors.numel() == 1 else None)
             original(tensors, *arguments, **named)
 
         torch.autograd.backward = watched
@@ -395,29 +379,19 @@ class _Block:
         hidden_net, output_net = _nested(first.output), _nested(second.output)
         observed = _nested(output)
         info = torch.finfo(self.subject.dtype)
-        hidden_kind = _activation(
-            hidden_net, hidden_out, _nodes_between(second.input_node, first.output_node), info
-        )
+        hidden_kind = _activation(hidden_net, hidden_out, _nodes_between(second.input_node, first.output_node), info)
         output_kind = _activation(output_net, observed, _nodes_between(output_node, second.output_node), info)
         if hidden_kind in {"softmax", "log_softmax"}:
-            raise _unsupported(
-                f"the hidden activation is {hidden_kind}; sigmoid, relu and identity are recorded"
-            )
+            raise _unsupported(f"the hidden activation is {hidden_kind}; sigmoid, relu and identity are recorded")
         logs = None
         if network.loss == "cross_entropy_softmax":
             if output_kind not in {"softmax", "log_softmax", "identity"}:
-                raise _unsupported(
-                    f"the outputs are a {output_kind}; a cross-entropy needs logits or a softmax"
-                )
+                raise _unsupported(f"the outputs are a {output_kind}; a cross-entropy needs logits or a softmax")
             logs = [_log_softmax(row) for row in output_net]
-            observed = (
-                observed if output_kind == "softmax" else [[math.exp(log) for log in row] for row in logs]
-            )
+            observed = observed if output_kind == "softmax" else [[math.exp(log) for log in row] for row in logs]
             output_kind = "softmax"
         elif output_kind in {"softmax", "log_softmax"}:
-            raise _unsupported(
-                f"the outputs are a {output_kind}, which needs topology_loss='cross_entropy_softmax'"
-            )
+            raise _unsupported(f"the outputs are a {output_kind}, which needs topology_loss='cross_entropy_softmax'")
         before, after, total = self._one_step()
         config, states = self._optimizer(before, after, len(inputs))
         return Seen(
@@ -432,30 +406,19 @@ class _Block:
 
     def _one_pass(self) -> tuple[_Pass, _Pass, tuple[Any, Any]]:
         order = [
-            layer
-            for seen in self.passes
-            for layer, known in enumerate(self.subject.layers)
-            if seen.layer is known
+            layer for seen in self.passes for layer, known in enumerate(self.subject.layers) if seen.layer is known
         ]
         if order != [0, 1] or len(self.outputs) != 1:
-            found = (
-                f"the model ran {len(self.outputs)} times in this block, its Linear layers {len(order)} times"
-            )
-            raise _unsupported(
-                f"{found}; one pass through both is recorded, those under torch.no_grad set aside"
-            )
+            found = f"the model ran {len(self.outputs)} times in this block, its Linear layers {len(order)} times"
+            raise _unsupported(f"{found}; one pass through both is recorded, those under torch.no_grad set aside")
         return self.passes[0], self.passes[1], self.outputs[0]
 
     def _one_step(self) -> tuple[_Snapshot, _Snapshot, float]:
         if (len(self.before), len(self.after)) != (1, 1):
-            raise HelperError(
-                f"optimizer.step() ran {len(self.after)} times in this block; a receipt is of one step"
-            )
+            raise HelperError(f"optimizer.step() ran {len(self.after)} times in this block; a receipt is of one step")
         before, after = self.before[0], self.after[0]
         if before.backwards != 1 or len(self.losses) != 1 or self.losses[0] is None:
-            found = (
-                f"backward ran {before.backwards} times before the step and {len(self.losses)} times in all"
-            )
+            found = f"backward ran {before.backwards} times before the step and {len(self.losses)} times in all"
             wanted = "one .backward() of a scalar loss is recorded: no accumulation, closure or autograd.grad"
             raise _unsupported(f"{found}; {wanted}")
         missing = [
@@ -469,9 +432,7 @@ class _Block:
             )
         return before, after, self.losses[0]
 
-    def _optimizer(
-        self, before: _Snapshot, after: _Snapshot, size: int
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _optimizer(self, before: _Snapshot, after: _Snapshot, size: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         trained = [k for k, p in enumerate(self.subject.parameters) if p is not None and p.requires_grad]
         fresh = {before.states[k].get("momentum_buffer") is None for k in trained}
         config = _config(self.subject.optimizer, before.group, fresh=True in fresh)
@@ -484,9 +445,7 @@ class _Block:
             )
         if config["name"] == "sgd_momentum":
             if len(fresh) > 1 and before.group["dampening"]:
-                raise _unsupported(
-                    "some momentum buffers exist already and others start here, with dampening"
-                )
+                raise _unsupported("some momentum buffers exist already and others start here, with dampening")
             names = {"buffer": "momentum_buffer"}
         else:
             names = {"m": "exp_avg", "v": "exp_avg_sq"}
@@ -506,8 +465,7 @@ class _Block:
             flat = self._flat([state.get(theirs) for state in snapshot.states])
             columns[ours] = flat if ours == "v" else {key: _down(value) for key, value in flat.items()}
         return {
-            edge.id: {name: column[edge.id] for name, column in columns.items()}
-            for edge in self.subject.network.edges
+            edge.id: {name: column[edge.id] for name, column in columns.items()} for edge in self.subject.network.edges
         }
 
     def _flat(self, tables: list[Any]) -> dict[str, float]:
@@ -522,11 +480,7 @@ class _Block:
 
     def _rounded(self, rows: Rows) -> Rows:
         """What a tensor of the model's own dtype makes of numbers said in Python's float64."""
-        return (
-            rows
-            if self.subject.dtype == torch.float64
-            else torch.tensor(rows, dtype=self.subject.dtype).tolist()
-        )
+        return rows if self.subject.dtype == torch.float64 else torch.tensor(rows, dtype=self.subject.dtype).tolist()
 
     def _checked_inputs(self, observed: Rows) -> Rows:
         if self.said_inputs is not None:
@@ -537,9 +491,7 @@ class _Block:
 
     def _targets(self, size: int) -> Rows:
         found = [
-            self._target_rows(value, size)
-            for value in (self.said_targets, *self.loss_targets)
-            if value is not None
+            self._target_rows(value, size) for value in (self.said_targets, *self.loss_targets) if value is not None
         ]
         if not found:
             raise HelperError(
@@ -555,9 +507,7 @@ class _Block:
         network = self.subject.network
         classes = isinstance(value, int)
         if isinstance(value, Tensor) and not value.is_floating_point():
-            classes = (
-                value.dim() < 2 and value.numel() == size and not (size == 1 and len(network.outputs) == 1)
-            )
+            classes = value.dim() < 2 and value.numel() == size and not (size == 1 and len(network.outputs) == 1)
         if classes and network.loss != "cross_entropy_softmax":
             raise HelperError("targets are class numbers, but the declared loss is half_squared_error")
         return self._rounded(_rows(value, network.outputs, "targets", classes=classes))
@@ -681,24 +631,15 @@ class Network:
     @classmethod
     def of_sizes(cls, inputs: int, hidden: int, outputs: int, loss: str) -> Network:
         """Units i1…, h1…, o1…"""
-        name = [
-            tuple(f"{c}{k + 1}" for k in range(n))
-            for c, n in zip("iho", (inputs, hidden, outputs), strict=True)
-        ]
+        name = [tuple(f"{c}{k + 1}" for k in range(n)) for c, n in zip("iho", (inputs, hidden, outputs), strict=True)]
         return cls(name[0], name[1], name[2], loss)
 
     @cached_property
     def edges(self) -> list[Edge]:
         """In order: weights by input, hidden biases, weights by hidden unit, output biases."""
-        rows = [
-            self._weight(i, h, "input_to_hidden", f"inputs.{i}") for i in self.inputs for h in self.hidden
-        ]
+        rows = [self._weight(i, h, "input_to_hidden", f"inputs.{i}") for i in self.inputs for h in self.hidden]
         rows += [self._bias(h, "hidden") for h in self.hidden]
-        rows += [
-            self._weight(h, o, "hidden_to_output", f"forward.{h}.out")
-            for h in self.hidden
-            for o in self.outputs
-        ]
+        rows += [self._weight(h, o, "hidden_to_output", f"forward.{h}.out") for h in self.hidden for o in self.outputs]
         return rows + [self._bias(o, "output") for o in self.outputs]
 
     @staticmethod
@@ -809,13 +750,9 @@ def _reduction(total: float, samples: list[float]) -> str:
     name = min(readings, key=lambda reading: abs(readings[reading] - total))
     # What an importer rejects at its default tolerance is refused here, where the reason can still be said.
     if not abs(readings[name] - total) <= max(1e-6, 1e-4 * abs(total)):
-        said = (
-            f"mean {readings['mean']:.9g}, sum {readings['sum']:.9g}" if len(samples) > 1 else f"{summed:.9g}"
-        )
+        said = f"mean {readings['mean']:.9g}, sum {readings['sum']:.9g}" if len(samples) > 1 else f"{summed:.9g}"
         found = f"the loss that was differentiated is {total:.9g}, the declared one would be {said}"
-        instead = (
-            "Set topology_loss to the loss in use, divided as it is, and check the targets given to step()."
-        )
+        instead = "Set topology_loss to the loss in use, divided as it is, and check the targets given to step()."
         raise _unsupported(found, f"{instead} {ELSEWHERE}")
     return name
 
@@ -839,9 +776,7 @@ def _contributions(
     return rows
 
 
-def _output_signal(
-    network: Network, activation: str, target: float, out: float, signal: float
-) -> dict[str, Any]:
+def _output_signal(network: Network, activation: str, target: float, out: float, signal: float) -> dict[str, Any]:
     if network.loss == "half_squared_error":
         named = [{"name": "target_minus_output", "value": target - out}]
         named.append({"name": "activation_derivative", "value": _slope(activation, out)})
@@ -865,9 +800,7 @@ def _backward(network: Network, seen: Seen, weight: float) -> dict[str, Any]:
         }
     rows = zip(network.outputs, seen.targets[0], seen.output_out[0], outputs, strict=True)
     return {
-        "output_error_signals": {
-            u: _output_signal(network, seen.activations[1], t, o, s) for u, t, o, s in rows
-        },
+        "output_error_signals": {u: _output_signal(network, seen.activations[1], t, o, s) for u, t, o, s in rows},
         "hidden_error_signals": hidden,
     }
 
@@ -881,9 +814,7 @@ def _forward(network: Network, seen: Seen, row: int) -> dict[str, Any]:
 def _updates(network: Network, seen: Seen, backward: dict[str, Any], batched: bool) -> list[dict[str, Any]]:
     """One entry for each trained parameter; update = after − before, less AdamW's own decay."""
     signals = {unit: s["signal_value"] for side in backward.values() for unit, s in side.items()}
-    upstream = dict(
-        zip((*network.inputs, *network.hidden), (*seen.inputs[0], *seen.hidden_out[0]), strict=True)
-    )
+    upstream = dict(zip((*network.inputs, *network.hidden), (*seen.inputs[0], *seen.hidden_out[0]), strict=True))
     config = seen.optimizer
     keep = 1.0 - config["learning_rate"] * config["weight_decay"] if config["name"] == "adamw" else 1.0
     rows = []
@@ -979,9 +910,7 @@ def _rows(value: Any, units: tuple[str, ...], what: str, *, classes: bool = Fals
     value = value.tolist() if hasattr(value, "tolist") else value
     if classes and isinstance(value, int):
         value = [value]
-    if isinstance(value, Mapping) or (
-        value and not isinstance(value[0], Mapping | list | tuple) and not classes
-    ):
+    if isinstance(value, Mapping) or (value and not isinstance(value[0], Mapping | list | tuple) and not classes):
         value = [value]
     rows = [_row(row, units, what, classes=classes) for row in value]
     if not rows:
@@ -1040,9 +969,7 @@ class _Writer:
 
 def _not_finite(value: Any, path: str) -> str:
     if isinstance(value, dict):
-        return next(
-            filter(None, (_not_finite(part, f"{path}.{key}".lstrip(".")) for key, part in value.items())), ""
-        )
+        return next(filter(None, (_not_finite(part, f"{path}.{key}".lstrip(".")) for key, part in value.items())), "")
     if isinstance(value, list | tuple):
         return next(filter(None, (_not_finite(part, f"{path}[{key}]") for key, part in enumerate(value))), "")
     return path if isinstance(value, float) and not math.isfinite(value) else ""
@@ -1050,9 +977,7 @@ def _not_finite(value: Any, path: str) -> str:
 
 def _checked_trace_id(trace_id: str | None) -> str | None:
     if trace_id is not None and not re.fullmatch("[0-9a-f]{32}", trace_id):
-        raise HelperError(
-            f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits; uuid.uuid4().hex makes one"
-        )
+        raise HelperError(f"trace_id {trace_id!r} is not 32 lower-case hexadecimal digits; uuid.uuid4().hex makes one")
     return trace_id
 
 

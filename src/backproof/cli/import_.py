@@ -1,0 +1,162 @@
+"""Make receipts of what a framework recorded: `bp import pytorch FILE`, `bp import pytorch multi FILE`.
+
+The receipts go to standard output (or --out), each judged by the engine beside the framework's own numbers; with
+--json the result goes to standard error. Exit code: 0 every number agrees, 1 one does not (the receipts are written
+all the same, and say so), 2 cannot be imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from backproof.cli.command import Exit
+from backproof.cli.envelope import enveloped, output_flags, wants_json
+from backproof.errors import BackproofError, InputError, UsageError
+from backproof.receipt.json_text import compact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backproof.adapters.classic.importers import Imported, Request
+
+MOST_LINES = 20  # disagreements printed for people
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """`bp import FRAMEWORK [multi] FILE`."""
+    parser.add_argument("framework", help="pytorch, jax or tensorflow")
+    parser.add_argument("file", nargs="+", help="a sidecar, or 'multi' and a stream of them; '-' is standard input")
+    parser.add_argument("--out", help="write the receipts here instead of to standard output")
+    parser.add_argument("--timestamp", help="the moment of the import, as it will stand in the receipts")
+    parser.add_argument("--fixture", help="the receipts' label; the steps of a stream are numbered behind it")
+    output_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import one sidecar or a stream."""
+    return enveloped(args, _run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from backproof.adapters.classic.importers import FRAMEWORKS, Request
+
+    if args.framework not in FRAMEWORKS:
+        raise _coded(
+            f"there is no importer for {args.framework!r}; there are {', '.join(FRAMEWORKS)}", "UNKNOWN_FRAMEWORK"
+        )
+    multi = len(args.file) == 2 and args.file[0] == "multi"
+    if not multi and len(args.file) != 1:
+        raise UsageError(f"'bp import {args.framework} [multi] FILE' takes one file, not {' '.join(args.file)}")
+    path = args.file[-1]
+    if args.file == ["multi"]:
+        raise _coded(f"'bp import {args.framework} multi' needs a file; '-' is standard input", "MISSING_FILE_ARG")
+    request = Request(args.framework, args.timestamp, args.fixture)
+    with _opened(path) as source:
+        try:
+            imported = _import(source, path, request, args.out, multi=multi)
+        except BackproofError as error:
+            return _failed(args, error, "IMPORT_STREAM_FAILED" if multi else "IMPORT_FAILED")
+    _tell(args, imported, multi=multi)
+    return Exit.HOLDS if imported.matched else Exit.DOES_NOT_HOLD
+
+
+def _import(source: BinaryIO, path: str, request: Request, out: str | None, *, multi: bool) -> Imported:
+    from backproof.adapters.classic.importers import import_sidecar, import_stream
+    from backproof.adapters.classic.sidecars import MOST_BYTES
+
+    where = "standard input" if path == "-" else path
+    with _target(out) as target:
+        if multi:
+            return import_stream(source, request, target, where)
+        line, imported = import_sidecar(source.read(MOST_BYTES + 1), request, where)
+        target.write(line)
+        return imported
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if path == "-":
+        if sys.stdin.isatty():
+            raise _coded("standard input is a terminal; pipe a sidecar into it", "STDIN_IS_TTY")
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(path).open("rb") as file:
+            yield file
+    except OSError as error:
+        code = {2: "ENOENT", 13: "EACCES", 21: "EISDIR"}.get(error.errno or 0, "IO_ERROR")
+        raise _coded(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}", code) from None
+
+
+@contextmanager
+def _target(out: str | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that appears whole or not at all."""
+    if out is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(out)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(target)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _failed(args: argparse.Namespace, error: BackproofError, kind: str) -> int:
+    """An import that gives nothing says why; in JSON on standard error, where the results go."""
+    if not wants_json(args):
+        raise error
+    print(compact({"ok": False, "error": {"kind": kind, "message": str(error)}}), file=sys.stderr)
+    return error.exit_code
+
+
+def _tell(args: argparse.Namespace, imported: Imported, *, multi: bool) -> None:
+    if wants_json(args):
+        print(compact(_stream_result(imported) if multi else _single_result(imported)), file=sys.stderr)
+        return
+    if imported.matched:
+        return
+    shown = [(step, entry) for step, entries in sorted(imported.disagreements.items()) for entry in entries]
+    print("bp: the sidecar does not agree with the engine", file=sys.stderr)
+    for step, entry in shown[:MOST_LINES]:
+        place = f"step {step}, {entry.path}" if multi else entry.path
+        numbers = f"stored {entry.stored:.9g}, derived {entry.recomputed:.9g}"
+        print(f"  {place}: {numbers}, off by {entry.delta:.3g} (at most {entry.tolerance:.3g})", file=sys.stderr)
+    if (more := len(shown) - MOST_LINES + imported.more) > 0:
+        print(f"  and {more} more", file=sys.stderr)
+
+
+def _single_result(imported: Imported) -> dict[str, Any]:
+    entries = [entry.as_json() for entry in imported.disagreements.get(0, ())]
+    return {"ok": imported.matched, "differential": {"passed": imported.matched, "disagreements": entries}}
+
+
+def _stream_result(imported: Imported) -> dict[str, Any]:
+    differential: dict[str, Any] = {"all_passed": imported.matched}
+    if not imported.matched:
+        differential["disagreed_step_indices"] = sorted(imported.disagreements)
+        differential["disagreements"] = [
+            {"step_index": step, "passed": False, "disagreements": [entry.as_json() for entry in entries]}
+            for step, entries in sorted(imported.disagreements.items())
+        ]
+    return {
+        "ok": imported.matched,
+        "steps": imported.steps,
+        "bundle_root_digest": imported.digest,
+        "differential": differential,
+    }
+
+
+def _coded(message: str, code: str) -> InputError:
+    error = InputError(message)
+    error.code = code  # type: ignore[attr-defined]
+    return error
