@@ -74,17 +74,19 @@ def _weights(scores: Ref, allowed: Ref | None, *, bottomless: bool) -> Ref:
         lowest = spread(D.stop_gradient(D.min(scores, axes=last)), scores, last)
         seen = D.where(allowed, scores, lowest)
     top = D.stop_gradient(D.max(seen, axes=last))
+    some = None
     if bottomless:
-        top = D.where(top > -math.inf, top, top.constant(0.0))
+        some = top > -math.inf
+        top = D.where(some, top, top.constant(0.0))
     powers = D.exp(seen - spread(top, scores, last))
     if allowed is not None:
         powers = D.where(allowed, powers, powers.constant(0.0))
     sums = D.sum(powers, axes=last)
     if allowed is not None:
-        some = D.max(D.cast(allowed, to="real"), axes=last) > 0.0
+        seeing = D.max(D.cast(allowed, to="real"), axes=last) > 0.0
+        some = seeing if some is None else D.logical_and(some, seeing)
+    if some is not None:
         sums = D.where(some, sums, sums.constant(1.0))
-    if bottomless:
-        sums = D.where(sums > 0.0, sums, sums.constant(1.0))
     return powers / spread(sums, scores, last)
 
 
