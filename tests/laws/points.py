@@ -294,7 +294,7 @@ def _conv(d: Draw) -> Drawn:
     space, window = (tuple(d.size(least, high) for _ in range(rank)) for least, high in ((0, most), (1, 3)))
     params = {
         "stride": tuple(d.size(1, 3) for _ in range(rank)),
-        "padding": tuple((d.size(-2, 3), d.size(-2, 3)) for _ in range(rank)),
+        "padding": tuple((d.size(-5, 3), d.size(-5, 3)) for _ in range(rank)),
         "input_dilation": tuple(d.size(1, 3) for _ in range(rank)),
         "window_dilation": tuple(d.size(1, 2) for _ in range(rank)),
         "groups": groups,

@@ -118,7 +118,7 @@ class Kernels:
             column = self.reshape(x, (*lead, size, 1, *tail))
             spaced = self.concat((column, self.zeros((*lead, size, gap, *tail), like=x)), axis=axis + 1)
             flat = self.reshape(spaced, (*lead, size * (gap + 1), *tail))
-            x = flat[(slice(None),) * axis + (slice(0, size * (gap + 1) - gap),)]
+            x = flat[(slice(None),) * axis + (slice(0, size * (gap + 1) - gap), ...)]
         if low or high:
             before, after = self.zeros((*lead, low, *tail), like=x), self.zeros((*lead, high, *tail), like=x)
             x = self.concat((before, x, after), axis=axis)

@@ -162,9 +162,10 @@ def _widen(K: Any, x: Value, padding: Pairs, dilation: Shape) -> Value:
     """Space padded (a negative pad cuts) and spread out."""
     low, high = (tuple(max(pair[side], 0) for pair in padding) for side in (0, 1))
     x = K.pad(x, (0, 0, *low), (0, 0, *high), (0, 0, *(spread - 1 for spread in dilation)))
-    cut = [(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(padding, x.shape[2:], strict=True)]
     if any(a < 0 or b < 0 for a, b in padding):
-        x = x[(slice(None), slice(None), *(slice(a, b) for a, b in cut))]
+        ends = [max(n + min(b, 0), 0) for (_, b), n in zip(padding, x.shape[2:], strict=True)]  # a cut may take all
+        begins = [min(max(-a, 0), end) for (a, _), end in zip(padding, ends, strict=True)]
+        x = x[(slice(None), slice(None), *map(slice, begins, ends))]
     return x
 
 
