@@ -10,8 +10,7 @@ The carrier of the numbers is free: float64 arrays give the bytes, balls (a valu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +79,7 @@ class Floats:
 FLOATS = Floats()
 
 
-@dataclass(frozen=True)
-class Wiring:
+class Wiring(NamedTuple):
     """Which parameter stands where: its place in the parameter vector, for each layer."""
 
     weights: tuple[Positions, ...]  # one (fan in, fan out) array a layer
@@ -98,8 +96,7 @@ class Wiring:
         return np.array([place[int(position)] for position in self.updated], dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Optimizer:
+class Optimizer(NamedTuple):
     """An optimizer's name and settings; each setting is a number or one number a record."""
 
     name: str = "sgd"
@@ -114,16 +111,14 @@ class Optimizer:
     t: Carrier = 1.0
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """What a layer computed: its net inputs and its outputs."""
 
     net: Carrier
     out: Carrier
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(NamedTuple):
     """A forward pass and its loss."""
 
     layers: tuple[Layer, ...]
@@ -131,8 +126,7 @@ class Pass:
     total: Carrier
 
 
-@dataclass(frozen=True)
-class Signals:
+class Signals(NamedTuple):
     """The backward pass: what flows into every layer, and what becomes of it there."""
 
     output_factors: tuple[Carrier, ...]
@@ -142,8 +136,7 @@ class Signals:
     derivatives: tuple[Carrier, ...]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Everything that one training step computes. `samples` is the forward pass of each sample of a batch."""
 
     forward: Pass
@@ -154,7 +147,7 @@ class Step:
     state_after: dict[str, Carrier]
     post: Pass
     samples: Pass | None = None
-    reduced: Pass | None = field(default=None)
+    reduced: Pass | None = None
 
 
 def run_step(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +35,13 @@ FREE_TEXTS: frozenset[Path] = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """The place of a number in a template."""
 
     column: int
 
 
-@dataclass(frozen=True)
-class TextSlot:
+class TextSlot(NamedTuple):
     """The place of a free text in a template."""
 
     column: int

@@ -6,14 +6,12 @@ emission and the columns of a bundle; there is no second list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Emission: TypeAlias = Literal["always", "if present", "if true", "if not zero", "never"]
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A string: any, one of some, or one that matches a pattern."""
 
     pattern: str | None = None
@@ -22,8 +20,7 @@ class Text:
     least: int = 0
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """A finite number within bounds; `above` and `below` exclude their end."""
 
     least: float | None = None
@@ -33,8 +30,7 @@ class Number:
     const: float | None = None
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(NamedTuple):
     """An integer within bounds; 1.0 is one."""
 
     least: int | None = None
@@ -42,15 +38,13 @@ class Whole:
     const: int | None = None
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """true or false."""
 
     const: bool | None = None
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """One key of a record, whether it must be there, and when it is written."""
 
     name: str
@@ -59,8 +53,7 @@ class Field:
     emitted: Emission = "always"
 
 
-@dataclass(frozen=True)
-class When:
+class When(NamedTuple):
     """If what stands at `path` is among `values`, the record at `inside` needs, forbids or narrows keys."""
 
     path: tuple[str, ...]
@@ -72,16 +65,14 @@ class When:
     unless: tuple[tuple[str, ...], str] | None = None
 
 
-@dataclass(frozen=True)
-class Requires:
+class Requires(NamedTuple):
     """If one key is there, so must be another."""
 
     key: str
     other: str
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """An object of named keys. `rest` is the kind of every other key; without it there is no other key."""
 
     fields: tuple[Field, ...]
@@ -94,8 +85,7 @@ class Record:
         return next((field for field in self.fields if field.name == name), None)
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(NamedTuple):
     """An object whose keys are ids; `order` names the list in the receipt that governs them."""
 
     values: Kind
@@ -103,8 +93,7 @@ class Map:
     most: int | None = None
 
 
-@dataclass(frozen=True)
-class Many:
+class Many(NamedTuple):
     """A list."""
 
     items: Kind
@@ -113,15 +102,13 @@ class Many:
     unique: bool = False
 
 
-@dataclass(frozen=True)
-class OneOf:
+class OneOf(NamedTuple):
     """Exactly one of some kinds."""
 
     options: tuple[Kind, ...]
 
 
-@dataclass(frozen=True)
-class Anything:
+class Anything(NamedTuple):
     """An object of which the format says nothing but the keys that are written."""
 
     fields: tuple[Field, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ EDGE_OF_ROLE = {"input_to_hidden_weight": "input_to_hidden", "hidden_to_output_w
 HIDDEN_ACTIVATIONS = ("sigmoid", "identity", "relu")
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter: a weight on an edge, or a bias of some units."""
 
     id: str
@@ -38,8 +37,7 @@ class Parameter:
         return self.role in BIAS_ROLES
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """Something wrong with the network itself, and where it is said."""
 
     path: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from backproof.errors import InputError
 from backproof.receipt import formats
@@ -32,8 +31,7 @@ _TYPE = {Text: "string", Number: "number", Whole: "integer", Flag: "boolean", Ma
 FALLBACK_VERSION = "0.2.0"  # the format that a receipt of unknown version is judged against
 
 
-@dataclass(frozen=True)
-class Deviation:
+class Deviation(NamedTuple):
     """One place where a document leaves its format; `path` and `rule` are JSON pointers."""
 
     path: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from backproof.rules.layout import Layout
 from backproof.rules.rule import Equation, Ledger
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """Records of a block, each with the record before it."""
 
     rows: Positions

@@ -7,9 +7,8 @@ records of a block at once; a label, judged once for all records of a shape; the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from backproof.rules.ball import FLOAT32, FLOAT64, Ball, Reals, nine_digit_radiu
 from backproof.rules.layout import Layout
 
 
-@dataclass(frozen=True, eq=False)
-class Equation:
+class Equation(NamedTuple):
     """`said` columns, each of which should lie in the ball `found`, for every record.
 
     `given` are the columns from which `found` was derived. Where one of them is missing there is no equation: the
@@ -37,8 +35,7 @@ class Equation:
     earlier: bool = False  # whether the given columns are those of the records before
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """A text or flag that should be another."""
 
     path: Path
@@ -48,8 +45,7 @@ class Label:
     id: str = ""
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(NamedTuple):
     """The keys of an object, or the ids of a list, that should be exactly these, each once."""
 
     path: Path
@@ -58,8 +54,7 @@ class Keys:
     because: str
 
 
-@dataclass(frozen=True)
-class Wrong:
+class Wrong(NamedTuple):
     """Something that cannot be right whatever it is compared with."""
 
     path: str
@@ -69,8 +64,7 @@ class Wrong:
     id: str = ""
 
 
-@dataclass(frozen=True)
-class Violation:
+class Violation(NamedTuple):
     """Something wrong in one record of a block that is no equation: a digest, a chain."""
 
     row: int
@@ -81,8 +75,7 @@ class Violation:
     id: str = ""
 
 
-@dataclass(frozen=True)
-class Weak:
+class Weak(NamedTuple):
     """A number on which the others depend too little for a change of it to show."""
 
     path: Path
@@ -159,8 +152,7 @@ def always(_: Layout) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Mutation:
+class Mutation(NamedTuple):
     """A way to break a good receipt that its rule must catch: what is done at which place of which subject."""
 
     name: str
@@ -169,8 +161,7 @@ class Mutation:
     change: str  # negate, zero, double, nudge, drop, repeat, or `set:` and a JSON value
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One row of the table of rules."""
 
     number: int
@@ -181,4 +172,4 @@ class Rule:
     labels: Callable[[Layout], Iterable[Label | Keys | Wrong]] = _no_labels
     equations: Callable[[Ledger], Iterable[Equation | Violation | Weak]] = _no_equations
     across: bool = False  # whether it ties the records of a bundle
-    mutations: tuple[Mutation, ...] = field(default=())
+    mutations: tuple[Mutation, ...] = ()

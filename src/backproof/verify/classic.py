@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from backproof.errors import InputError
 from backproof.receipt import formats
@@ -23,8 +22,7 @@ ANCHOR_DRIFT = 1.5030640067e-7  # by which a double-precision computation misses
 ACROSS = "multi-step-rules-9-10"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One named check: pass, warn or fail, with what it has to say."""
 
     name: str
@@ -43,8 +41,7 @@ class Check:
         }
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """All checks of a verb, and the verdict that they come from."""
 
     checks: tuple[Check, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from backproof.receipt.validation import Deviation
 
@@ -37,8 +37,7 @@ class Finding:
         return replace(self, cascade_of=root)
 
 
-@dataclass(frozen=True)
-class Unchecked:
+class Unchecked(NamedTuple):
     """Something in the file that no rule could judge, and why."""
 
     path: str
