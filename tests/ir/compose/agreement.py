@@ -56,6 +56,8 @@ class Case:
     """How many times PyTorch can take the derivative: some of its backward functions have none."""
     held: tuple[int, ...] = ()
     """What PyTorch takes as constant, such as the weights of classes."""
+    vague: bool = False
+    """Whether rounding decides, so that no bound can be given: a norm that may be 0."""
     quiet: bool = False
     """Whether the result is not a number, by 0/0: a mean of nothing."""
 

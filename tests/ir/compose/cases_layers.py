@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from agreement import Case, fixed, normal, truth, uniform, whole
-from torch.nn import functional as F
+from torch.nn import functional as fn
 
 from backproof.ir.compose import COMPOSITIONS
 
@@ -17,14 +17,14 @@ def torch_dropout(x, mask, p):
 
 
 PLAIN = [
-    Case("linear", "batch", (normal(4, 6), normal(5, 6), normal(5)), F.linear, {}),
-    Case("linear", "vector", (normal(6), normal(5, 6), normal(5)), F.linear, {}),
-    Case("linear", "no-bias", (normal(2, 3, 6), normal(5, 6)), F.linear, {}),
-    Case("linear", "empty", (normal(0, 6), normal(5, 6), normal(5)), F.linear, {}),
-    Case("embedding", "rows", (whole(3, 4, below=7), normal(7, 5)), F.embedding, {}),
-    Case("embedding", "padding", (fixed([[0, 2, 2], [6, 0, 1]]), normal(7, 5)), F.embedding, {"padding_idx": 2}),
-    Case("embedding", "padding-from-the-end", (fixed([6, 0, 6]), normal(7, 5)), F.embedding, {"padding_idx": -1}),
-    Case("embedding", "empty", (whole(0, 3, below=7), normal(7, 5)), F.embedding, {}, order=1),
+    Case("linear", "batch", (normal(4, 6), normal(5, 6), normal(5)), fn.linear, {}),
+    Case("linear", "vector", (normal(6), normal(5, 6), normal(5)), fn.linear, {}),
+    Case("linear", "no-bias", (normal(2, 3, 6), normal(5, 6)), fn.linear, {}),
+    Case("linear", "empty", (normal(0, 6), normal(5, 6), normal(5)), fn.linear, {}),
+    Case("embedding", "rows", (whole(3, 4, below=7), normal(7, 5)), fn.embedding, {}),
+    Case("embedding", "padding", (fixed([[0, 2, 2], [6, 0, 1]]), normal(7, 5)), fn.embedding, {"padding_idx": 2}),
+    Case("embedding", "padding-from-the-end", (fixed([6, 0, 6]), normal(7, 5)), fn.embedding, {"padding_idx": -1}),
+    Case("embedding", "empty", (whole(0, 3, below=7), normal(7, 5)), fn.embedding, {}, order=1),
     Case("dropout", "truth", (normal(4, 5), truth(4, 5)), torch_dropout, {"p": 0.3}),
     Case("dropout", "all", (normal(4, 5), truth(4, 5)), torch_dropout, {"p": 1.0}),
     Case("dropout", "none", (normal(4, 5), fixed(np.ones((4, 5)))), torch_dropout, {"p": 0.0}),
@@ -36,11 +36,11 @@ PLAIN = [
 def running(name, shape, **params):
     c = shape[1]
     given = (normal(*shape), normal(c), uniform(c, lo=0.3, hi=2), normal(c), normal(c))
-    return Case(name, f"running-{len(shape)}", given, getattr(F, name), params, held=(1, 2))
+    return Case(name, f"running-{len(shape)}", given, getattr(fn, name), params, held=(1, 2))
 
 
 def trained(x, weight, bias, **params):
-    return F.batch_norm(x, None, None, weight, bias, training=True, **params)
+    return fn.batch_norm(x, None, None, weight, bias, training=True, **params)
 
 
 def trained_mine(x, weight, bias, **params):
@@ -49,53 +49,105 @@ def trained_mine(x, weight, bias, **params):
 
 def training(setting, shape, **params):
     given = (normal(*shape, shift=2.0), normal(shape[1]), normal(shape[1]))
-    return Case("batch_norm", setting, given, trained, params, ours=lambda *x: trained_mine(*x, **params),
-                quiet=0 in shape, order=1 if 0 in shape else 2)
+    return Case(
+        "batch_norm",
+        setting,
+        given,
+        trained,
+        params,
+        ours=lambda *x: trained_mine(*x, **params),
+        quiet=0 in shape,
+        order=1 if 0 in shape else 2,
+    )
 
 
 def new_statistics(x, mean, var, momentum):
     mean, var = mean.detach().clone(), var.detach().clone()
-    F.batch_norm(x, mean, var, training=True, momentum=momentum)
+    fn.batch_norm(x, mean, var, training=True, momentum=momentum)
     return mean, var
 
 
 def instance(x, weight, bias):
-    return F.instance_norm(x, None, None, weight, bias)
+    return fn.instance_norm(x, None, None, weight, bias)
 
 
 def channel_first(x, weight, bias):
-    return F.instance_norm(x[None], None, None, weight, bias, eps=1e-6)[0]
+    return fn.instance_norm(x[None], None, None, weight, bias, eps=1e-6)[0]
 
 
 NORMS = [
-    Case("layer_norm", "last", (normal(4, 6), normal(6), normal(6)), lambda x, w, b: F.layer_norm(x, (6,), w, b), {},
-         ours=lambda x, w, b: mine("layer_norm")(x, 6, w, b)),
-    Case("layer_norm", "two-axes", (normal(3, 4, 5), normal(4, 5)), lambda x, w: F.layer_norm(x, (4, 5), w, eps=1e-3), {},
-         ours=lambda x, w: mine("layer_norm")(x, (4, 5), w, eps=1e-3)),
-    Case("layer_norm", "far", (normal(4, 64, shift=100.0),), F.layer_norm, {"normalized_shape": (64,)}),
-    Case("layer_norm", "plain", (normal(1, 6),), F.layer_norm, {"normalized_shape": (6,)}),
-    Case("layer_norm", "one-number", (normal(3, 1),), F.layer_norm, {"normalized_shape": (1,)}),
-    Case("layer_norm", "empty", (normal(0, 6),), F.layer_norm, {"normalized_shape": (6,)}),
-    Case("rms_norm", "last", (normal(4, 6), normal(6)), lambda x, w, eps: F.rms_norm(x, (6,), w, eps), {"eps": 1e-5},
-         ours=lambda x, w: mine("rms_norm")(x, 6, w, eps=1e-5)),
-    Case("rms_norm", "two-axes", (normal(3, 4, 5),), F.rms_norm, {"normalized_shape": (4, 5), "eps": 2.0**-23}),
+    Case(
+        "layer_norm",
+        "last",
+        (normal(4, 6), normal(6), normal(6)),
+        lambda x, w, b: fn.layer_norm(x, (6,), w, b),
+        {},
+        ours=lambda x, w, b: mine("layer_norm")(x, 6, w, b),
+    ),
+    Case(
+        "layer_norm",
+        "two-axes",
+        (normal(3, 4, 5), normal(4, 5)),
+        lambda x, w: fn.layer_norm(x, (4, 5), w, eps=1e-3),
+        {},
+        ours=lambda x, w: mine("layer_norm")(x, (4, 5), w, eps=1e-3),
+    ),
+    Case("layer_norm", "far", (normal(4, 64, shift=100.0),), fn.layer_norm, {"normalized_shape": (64,)}),
+    Case("layer_norm", "plain", (normal(1, 6),), fn.layer_norm, {"normalized_shape": (6,)}),
+    Case("layer_norm", "one-number", (normal(3, 1),), fn.layer_norm, {"normalized_shape": (1,)}),
+    Case("layer_norm", "empty", (normal(0, 6),), fn.layer_norm, {"normalized_shape": (6,)}),
+    Case(
+        "rms_norm",
+        "last",
+        (normal(4, 6), normal(6)),
+        lambda x, w, eps: fn.rms_norm(x, (6,), w, eps),
+        {"eps": 1e-5},
+        ours=lambda x, w: mine("rms_norm")(x, 6, w, eps=1e-5),
+    ),
+    Case("rms_norm", "two-axes", (normal(3, 4, 5),), fn.rms_norm, {"normalized_shape": (4, 5), "eps": 2.0**-23}),
     running("batch_norm", (4, 3)),
     running("batch_norm", (2, 3, 4, 5), eps=1e-3),
     training("rows", (6, 3)),
     training("space", (2, 3, 4, 5), eps=1e-3),
     training("line", (3, 4, 5)),
     training("empty", (0, 3, 4)),
-    Case("batch_norm_running", "rows", (normal(6, 3), normal(3), uniform(3, lo=0.5, hi=2)), new_statistics, {"momentum": 0.1}, order=0),
-    Case("batch_norm_running", "space", (normal(2, 3, 4), normal(3), uniform(3, lo=0.5, hi=2)), new_statistics, {"momentum": 0.7}, order=0),
-    Case("instance_norm", "space", (normal(2, 3, 4, 5), normal(3), normal(3)), instance, {},
-         ours=lambda x, w, b: mine("instance_norm")(x, None, None, w, b)),
-    Case("instance_norm", "line", (normal(1, 3, 7),), F.instance_norm, {}),
+    Case(
+        "batch_norm_running",
+        "rows",
+        (normal(6, 3), normal(3), uniform(3, lo=0.5, hi=2)),
+        new_statistics,
+        {"momentum": 0.1},
+        order=0,
+    ),
+    Case(
+        "batch_norm_running",
+        "space",
+        (normal(2, 3, 4), normal(3), uniform(3, lo=0.5, hi=2)),
+        new_statistics,
+        {"momentum": 0.7},
+        order=0,
+    ),
+    Case(
+        "instance_norm",
+        "space",
+        (normal(2, 3, 4, 5), normal(3), normal(3)),
+        instance,
+        {},
+        ours=lambda x, w, b: mine("instance_norm")(x, None, None, w, b),
+    ),
+    Case("instance_norm", "line", (normal(1, 3, 7),), fn.instance_norm, {}),
     running("instance_norm", (2, 3, 4), use_input_stats=False),
-    Case("group_norm", "groups", (normal(2, 6, 4, 3), normal(6), normal(6)), lambda x, w, b: F.group_norm(x, 3, w, b), {},
-         ours=lambda x, w, b: mine("group_norm")(x, 3, w, b)),
-    Case("group_norm", "one", (normal(2, 6),), F.group_norm, {"num_groups": 1}),
-    Case("group_norm", "each", (normal(1, 4, 5),), F.group_norm, {"num_groups": 4, "eps": 1e-2}),
-    Case("group_norm", "empty", (normal(0, 4, 5),), F.group_norm, {"num_groups": 2}),
+    Case(
+        "group_norm",
+        "groups",
+        (normal(2, 6, 4, 3), normal(6), normal(6)),
+        lambda x, w, b: fn.group_norm(x, 3, w, b),
+        {},
+        ours=lambda x, w, b: mine("group_norm")(x, 3, w, b),
+    ),
+    Case("group_norm", "one", (normal(2, 6),), fn.group_norm, {"num_groups": 1}),
+    Case("group_norm", "each", (normal(1, 4, 5),), fn.group_norm, {"num_groups": 4, "eps": 1e-2}),
+    Case("group_norm", "empty", (normal(0, 4, 5),), fn.group_norm, {"num_groups": 2}),
     Case("batchnorm_channel_first", "space", (normal(3, 4, 5), normal(3), normal(3)), channel_first, {}),
 ]
 
@@ -103,7 +155,7 @@ NORMS = [
 
 QKV = (normal(2, 3, 4, 5), normal(2, 3, 6, 5), normal(2, 3, 6, 7))
 BLOCKED = np.array([[1, 1, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]], dtype=bool)
-sdpa = F.scaled_dot_product_attention
+sdpa = fn.scaled_dot_product_attention
 
 
 def masked(q, k, v, mask):
@@ -127,8 +179,14 @@ ATTENTION = [
     Case("attention", "allowed-blocked-row", (*QKV, fixed(BLOCKED)), masked, {}),
     Case("attention", "added", (*QKV, normal(4, 6)), masked, {}),
     Case("attention", "added-blocked-row", (*QKV, fixed(np.where(BLOCKED, 0.5, -np.inf))), masked, {}),
-    Case("attention", "dropout", (*QKV, truth(2, 3, 4, 6)), with_dropout, {},
-         ours=lambda q, k, v, m: mine("attention")(q, k, v, dropout_mask=m, dropout_p=0.25)),
+    Case(
+        "attention",
+        "dropout",
+        (*QKV, truth(2, 3, 4, 6)),
+        with_dropout,
+        {},
+        ours=lambda q, k, v, m: mine("attention")(q, k, v, dropout_mask=m, dropout_p=0.25),
+    ),
 ]
 
 E_ = 6
@@ -139,7 +197,7 @@ def heads(q, k, v, wi, bi, wo, bo, **params):
     batch_first = params.pop("batch_first", False)
     if batch_first:
         q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-    found, _ = F.multi_head_attention_forward(
+    found, _ = fn.multi_head_attention_forward(
         q, k, v, E_, 2, wi, bi, None, None, False, 0.0, wo, bo, need_weights=False, **params
     )
     return found.transpose(0, 1) if batch_first else found
@@ -170,14 +228,23 @@ HEADS = [
     heads_case("blocked-by-head", (*SEQUENCES, truth(4, 4, 5, chance=0.5)), ("attn_mask",)),
     heads_case("added", (*SEQUENCES, normal(4, 5)), ("attn_mask",)),
     heads_case("padding", (*SEQUENCES, fixed([[False, False, True, False, True], [True] * 5])), ("key_padding_mask",)),
-    heads_case("padding-and-blocked", (*SEQUENCES, truth(2, 5, chance=0.3), truth(4, 5, chance=0.3)), ("key_padding_mask", "attn_mask")),
+    heads_case(
+        "padding-and-blocked",
+        (*SEQUENCES, truth(2, 5, chance=0.3), truth(4, 5, chance=0.3)),
+        ("key_padding_mask", "attn_mask"),
+    ),
 ]
 
 # ── recurrence ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def cell_weights(gates, inputs=3, hidden=4):
-    return (normal(gates * hidden, inputs), normal(gates * hidden, hidden), normal(gates * hidden), normal(gates * hidden))
+    return (
+        normal(gates * hidden, inputs),
+        normal(gates * hidden, hidden),
+        normal(gates * hidden),
+        normal(gates * hidden),
+    )
 
 
 def lstm_cell(x, h, c, *w):
@@ -204,15 +271,27 @@ def sequence(name, gates, batch_first=False):
 
 RECURRENT = [
     *(
-        Case("lstm_cell", str(n), (normal(n, 3), normal(n, 4), normal(n, 4), *cell_weights(4)), lstm_cell, {},
-             ours=lambda x, h, c, *w: mine("lstm_cell")(x, (h, c), *w))
+        Case(
+            "lstm_cell",
+            str(n),
+            (normal(n, 3), normal(n, 4), normal(n, 4), *cell_weights(4)),
+            lstm_cell,
+            {},
+            ours=lambda x, h, c, *w: mine("lstm_cell")(x, (h, c), *w),
+        )
         for n in (2, 1, 0)
     ),
     *(Case("gru_cell", str(n), (normal(n, 3), normal(n, 4), *cell_weights(3)), torch.gru_cell, {}) for n in (2, 1)),
     Case("gru_cell", "no-bias", (normal(2, 3), normal(2, 4), *cell_weights(3)[:2]), torch.gru_cell, {}),
     Case("rnn_cell", "tanh", (normal(2, 3), normal(2, 4), *cell_weights(1)), torch.rnn_tanh_cell, {}),
-    Case("rnn_cell", "relu", (normal(2, 3), normal(2, 4), *cell_weights(1)), torch.rnn_relu_cell, {},
-         ours=lambda *x: mine("rnn_cell")(*x, nonlinearity="relu")),
+    Case(
+        "rnn_cell",
+        "relu",
+        (normal(2, 3), normal(2, 4), *cell_weights(1)),
+        torch.rnn_relu_cell,
+        {},
+        ours=lambda *x: mine("rnn_cell")(*x, nonlinearity="relu"),
+    ),
     *(sequence(name, gates, first) for name, gates in (("lstm", 4), ("gru", 3), ("rnn", 1)) for first in (False, True)),
 ]
 

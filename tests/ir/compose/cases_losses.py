@@ -1,7 +1,7 @@
 """Losses."""
 
 from agreement import Case, fixed, normal, uniform, whole
-from torch.nn import functional as F
+from torch.nn import functional as fn
 
 from backproof.ir.compose import COMPOSITIONS
 
@@ -10,7 +10,14 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def pairs(name, theirs, *params, x=normal, order=2, prefix=""):
     return [
-        Case(name, f"{prefix}{i}-{reduction}-{shape[0]}", (x(*shape), x(*shape)), theirs, {**given, "reduction": reduction}, order=order)
+        Case(
+            name,
+            f"{prefix}{i}-{reduction}-{shape[0]}",
+            (x(*shape), x(*shape)),
+            theirs,
+            {**given, "reduction": reduction},
+            order=order,
+        )
         for i, given in enumerate(params or ({},))
         for reduction, shape in zip(REDUCTIONS, ((4, 5), (1, 3), (0, 3)), strict=True)
     ] + [Case(name, f"{prefix}empty-mean", (x(0, 3), x(0, 3)), theirs, {}, quiet=True, order=1)]
@@ -24,7 +31,7 @@ def weighed(name, **params):
     """The third array is the weight."""
 
     def theirs(x, t, w):
-        return getattr(F, name)(x, t, w, **params)
+        return getattr(fn, name)(x, t, w, **params)
 
     def ours(x, t, w):
         return COMPOSITIONS[MINE.get(name, name)].function(x, t, w, **params)
@@ -36,7 +43,7 @@ MINE = {"binary_cross_entropy": "bce_loss", "binary_cross_entropy_with_logits": 
 
 
 def with_pos_weight(x, t, w, p):
-    return F.binary_cross_entropy_with_logits(x, t, w, pos_weight=p)
+    return fn.binary_cross_entropy_with_logits(x, t, w, pos_weight=p)
 
 
 def plain_bce(x, t):
@@ -46,32 +53,48 @@ def plain_bce(x, t):
 
 def averaged_kl_div(x, target, reduction="mean", **params):
     """PyTorch's kl_div warns of its own meaning of the mean; this is that meaning."""
-    found = F.kl_div(x, target, reduction="sum" if reduction == "mean" else reduction, **params)
+    found = fn.kl_div(x, target, reduction="sum" if reduction == "mean" else reduction, **params)
     return found / x.numel() if reduction == "mean" else found
 
 
 BCE, BCE_OURS = weighed("binary_cross_entropy")
 ELEMENTWISE = [
-    *pairs("mse_loss", F.mse_loss),
-    *pairs("l1_loss", F.l1_loss),
-    *pairs("smooth_l1_loss", F.smooth_l1_loss, {}, {"beta": 0.3}, {"beta": 0.0}),
-    *pairs("huber_loss", F.huber_loss, {}, {"delta": 0.4}),
-    *pairs("bce_loss", F.binary_cross_entropy, x=inside, order=1),
+    *pairs("mse_loss", fn.mse_loss),
+    *pairs("l1_loss", fn.l1_loss),
+    *pairs("smooth_l1_loss", fn.smooth_l1_loss, {}, {"beta": 0.3}, {"beta": 0.0}),
+    *pairs("huber_loss", fn.huber_loss, {}, {"delta": 0.4}),
+    *pairs("bce_loss", fn.binary_cross_entropy, x=inside, order=1),
     Case("bce_loss", "second-derivative", (inside(4, 3), inside(4, 3)), plain_bce, {}),
-    *pairs("bce_with_logits_loss", F.binary_cross_entropy_with_logits),
+    *pairs("bce_with_logits_loss", fn.binary_cross_entropy_with_logits),
     Case("bce_loss", "weight", (inside(4, 3), inside(4, 3), inside(3)), BCE, {}, ours=BCE_OURS, held=(2,), order=1),
     Case(
-        "bce_loss", "hard-targets", (inside(6), fixed([0.0, 1.0, 1.0, 0.0, 1.0, 0.0])), F.binary_cross_entropy, {}, order=1
+        "bce_loss",
+        "hard-targets",
+        (inside(6), fixed([0.0, 1.0, 1.0, 0.0, 1.0, 0.0])),
+        fn.binary_cross_entropy,
+        {},
+        order=1,
     ),
-    Case("bce_with_logits_loss", "wide", (normal(9, scale=50.0), inside(9)), F.binary_cross_entropy_with_logits, {}),
+    Case("bce_with_logits_loss", "wide", (normal(9, scale=50.0), inside(9)), fn.binary_cross_entropy_with_logits, {}),
     Case(
-        "bce_with_logits_loss", "weights", (normal(4, 3), inside(4, 3), inside(4, 1), uniform(3, lo=0.5, hi=3)), with_pos_weight, {},
-        ours=COMPOSITIONS["bce_with_logits_loss"].function, held=(2, 3),
+        "bce_with_logits_loss",
+        "weights",
+        (normal(4, 3), inside(4, 3), inside(4, 1), uniform(3, lo=0.5, hi=3)),
+        with_pos_weight,
+        {},
+        ours=COMPOSITIONS["bce_with_logits_loss"].function,
+        held=(2, 3),
     ),
     *pairs("kl_div", averaged_kl_div, {}, x=inside),
     *pairs("kl_div", averaged_kl_div, {"log_target": True}, prefix="log-"),
-    Case("kl_div", "batchmean", (normal(4, 3), inside(4, 3)), F.kl_div, {"reduction": "batchmean"}),
-    Case("kl_div", "batchmean-log", (normal(4, 3), normal(4, 3)), F.kl_div, {"reduction": "batchmean", "log_target": True}),
+    Case("kl_div", "batchmean", (normal(4, 3), inside(4, 3)), fn.kl_div, {"reduction": "batchmean"}),
+    Case(
+        "kl_div",
+        "batchmean-log",
+        (normal(4, 3), normal(4, 3)),
+        fn.kl_div,
+        {"reduction": "batchmean", "log_target": True},
+    ),
 ]
 
 # ── classes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,7 +108,7 @@ def class_case(name, setting, x, target, weight=None, **params):
     given = (x, target) if weight is None else (x, target, weight)
 
     def theirs(x, t, w=None):
-        return getattr(F, name)(x, t, w, **params)
+        return getattr(fn, name)(x, t, w, **params)
 
     def ours(x, t, w=None):
         return COMPOSITIONS[name].function(x, t, w, **params)
@@ -116,7 +139,15 @@ CLASSES += [
     class_case("cross_entropy", "wide", normal(6, 4, scale=80.0), whole(6, below=4)),
     class_case("cross_entropy", "far", normal(6, 4, shift=1000.0), whole(6, below=4)),
     *(
-        class_case("cross_entropy", f"smooth-{setting}-{reduction}", x, target, weight, reduction=reduction, label_smoothing=0.2)
+        class_case(
+            "cross_entropy",
+            f"smooth-{setting}-{reduction}",
+            x,
+            target,
+            weight,
+            reduction=reduction,
+            label_smoothing=0.2,
+        )
         for setting, x, target, weight in (
             ("plain", LOGITS, whole(6, below=4), None),
             ("ignored", LOGITS, SOME_IGNORED, None),

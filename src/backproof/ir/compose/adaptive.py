@@ -10,7 +10,7 @@ import numpy as np
 
 from backproof.errors import GraphError
 from backproof.ir.build import Ref
-from backproof.ir.compose.axes import each_axis
+from backproof.ir.compose.axes import each_axis, places_beside
 from backproof.ir.compose.pool import avg_pool, max_pool, over_cells
 from backproof.ir.compose.record import Composition
 from backproof.ir.compose.space import in_ranks, space_of
@@ -60,15 +60,13 @@ def adaptive_max_pool(x: Ref, output_size: OutputSize) -> Ref:
 
 def _uneven_max(x: Ref, out: tuple[int, ...]) -> Ref:
     D, (n, c, *space) = x.builder, x.shape
-    cells = [
-        [list(range(a, b)) for a, b in adaptive_bounds(size, o)] for size, o in zip(space, out, strict=True)
-    ]
+    cells = [[list(range(a, b)) for a, b in adaptive_bounds(size, o)] for size, o in zip(space, out, strict=True)]
     table = places(space, cells)
     widest = max(len(window) for window in table)
-    filled = np.array([window + [-1] * (widest - len(window)) for window in table], dtype=np.int64)
+    filled = np.array([window + [-1] * (widest - len(window)) for window in table])
     shape = (n, c, *filled.shape)
     flat = D.reshape(x, shape=(n, c, math.prod(space)))
-    index, real = flat.constant(filled), flat.constant(filled >= 0)
+    index, real = places_beside(x, filled.tolist()), flat.constant(filled >= 0)
     picked = D.stop_gradient(D.gather(flat, index, axis=2))
     # What fills a narrow window up is less than everything, so it never wins and is never near to winning.
     least = D.min(D.stop_gradient(flat), axes=(2,)) - 1.0
@@ -103,16 +101,12 @@ def interpolate(
     for axis, (old, new) in enumerate(zip(x.shape[2:], out, strict=True), 2):
         nearest = [(2 * i + half) * old // (2 * new) for i in range(new)]
         if nearest != list(range(old)):
-            found = x.builder.gather(found, x.constant(np.array(nearest, dtype=np.int64)), axis=axis)
+            found = x.builder.gather(found, places_beside(x, nearest), axis=axis)
     return found
 
 
 ADAPTIVE = (
-    *in_ranks(
-        "adaptive_avg_pool", "y[i] = the mean of x from ⌊i·n/out⌋ up to ⌈(i + 1)·n/out⌉", adaptive_avg_pool
-    ),
-    *in_ranks(
-        "adaptive_max_pool", "y[i] = the largest of x from ⌊i·n/out⌋ up to ⌈(i + 1)·n/out⌉", adaptive_max_pool
-    ),
+    *in_ranks("adaptive_avg_pool", "y[i] = the mean of x from ⌊i·n/out⌋ up to ⌈(i + 1)·n/out⌉", adaptive_avg_pool),
+    *in_ranks("adaptive_max_pool", "y[i] = the largest of x from ⌊i·n/out⌋ up to ⌈(i + 1)·n/out⌉", adaptive_max_pool),
     Composition("interpolate", "y[i] = x[⌊i·n/out⌋] along each axis of space", interpolate),
 )

@@ -152,9 +152,7 @@ def _heads(x: Ref, heads: int) -> Ref:
     return D.transpose(D.reshape(x, shape=(n, length, heads, size // heads)), axes=(0, 2, 1, 3))
 
 
-def _masks(
-    query: Ref, key: Ref, padding: Any, attn_mask: Any, *, is_causal: bool
-) -> tuple[Ref | None, Ref | None]:
+def _masks(query: Ref, key: Ref, padding: Any, attn_mask: Any, *, is_causal: bool) -> tuple[Ref | None, Ref | None]:
     """What may be seen, and what is added to the scores, each broadcast over (batch, heads, length, keys) or None."""
     D, (n, h, length, _), keys = query.builder, query.shape, key.shape[2]
     given = []
@@ -181,9 +179,7 @@ def _met(masks: list[Ref], op: str) -> Ref | None:
 
 
 ATTENTION = (
-    Composition(
-        "attention", "y = softmax(q·kᵀ·scale + mask)·v; a query that may see nothing gets zeros", attention
-    ),
+    Composition("attention", "y = softmax(q·kᵀ·scale + mask)·v; a query that may see nothing gets zeros", attention),
     Composition(
         "multi_head_attention",
         "y = concat of attention(x·Wqᵀ, x·Wkᵀ, x·Wvᵀ) by heads, ·Woᵀ",

@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from backproof.errors import GraphError
 from backproof.ir.build import Ref
+from backproof.ir.tensor import Tensor
 
 Dim = int | Sequence[int] | None
 
@@ -70,6 +73,12 @@ def split(x: Ref, parts: int, dim: int) -> list[Ref]:
 def value_of(given: Any, beside: Ref) -> Ref:
     """A value of the graph as it is; anything else as a constant of it."""
     return given if isinstance(given, Ref) else beside.constant(given, ())
+
+
+def places_beside(x: Ref, places: Sequence[Any]) -> Ref:
+    """Static indices as a constant of x's graph."""
+    tensor = Tensor.of(np.array(places, dtype=np.int64))
+    return x.builder.apply("constant", value=tensor, shape=tensor.shape)
 
 
 def each_axis(given: int | Sequence[int], n: int, what: str) -> tuple[int, ...]:

@@ -30,9 +30,7 @@ def _branch(condition: Ref, x: Any, beside: Ref | None, shape: tuple[int, ...]) 
     return (beside or condition).constant(number, shape)
 
 
-def clamp(
-    x: Ref, lo: float | None = None, hi: float | None = None, ends: Literal["pass", "stop"] = "pass"
-) -> Ref:
+def clamp(x: Ref, lo: float | None = None, hi: float | None = None, ends: Literal["pass", "stop"] = "pass") -> Ref:
     """min(hi, max(lo, x)). At the ends the derivative is 1 (`pass`, PyTorch's clamp) or 0 (`stop`, its hardtanh)."""
     if lo is None and hi is None:
         raise GraphError("clamp: neither lo nor hi is given")
@@ -59,9 +57,7 @@ def safe_log(x: Ref, eps: float = 1e-6) -> Ref:
 
 CHOOSE = (
     Composition("where", "y = a where the condition holds, else b; broadcast", where),
-    Composition(
-        "clamp", "y = min(hi, max(lo, x)); at the ends its derivative is 1 (pass) or 0 (stop)", clamp
-    ),
+    Composition("clamp", "y = min(hi, max(lo, x)); at the ends its derivative is 1 (pass) or 0 (stop)", clamp),
     Composition("safe_sqrt", "y = √max(x, 0); its derivative is 0 at and below 0", safe_sqrt),
     Composition("safe_log", "y = ln(ln(1 + eˣ) + ε)", safe_log),
 )

@@ -37,9 +37,7 @@ def cross_entropy(
         return _against_probabilities(x, target, weight, reduction, label_smoothing)
     x, target, single = _batched("cross_entropy", x, target)
     logs = log_softmax(x, 1)
-    found = _weighed(
-        _of_right_class(logs, target, weight, ignore_index), target, weight, ignore_index, reduction
-    )
+    found = _weighed(_of_right_class(logs, target, weight, ignore_index), target, weight, ignore_index, reduction)
     if label_smoothing > 0:
         every = -total(logs if weight is None else logs * along(weight, logs, 1), 1)
         every = where(_counts(target, ignore_index), every, 0.0)
@@ -79,16 +77,11 @@ def _weighed(losses: Ref, target: Ref, weight: Ref | None, ignore_index: int, re
     if reduction != "mean":
         return reduced(losses, reduction)
     D, counts = losses.builder, _counts(target, ignore_index)
-    if weight is None:
-        weights = D.cast(counts, to="real")
-    else:
-        weights = where(counts, D.gather(weight, target, axis=0), 0.0)
+    weights = D.cast(counts, to="real") if weight is None else where(counts, D.gather(weight, target, axis=0), 0.0)
     return total(losses) / total(weights)
 
 
-def _against_probabilities(
-    x: Ref, target: Ref, weight: Ref | None, reduction: str, label_smoothing: float
-) -> Ref:
+def _against_probabilities(x: Ref, target: Ref, weight: Ref | None, reduction: str, label_smoothing: float) -> Ref:
     if target.shape != x.shape or not x.shape:
         raise GraphError(
             f"cross_entropy: x is {x.type} and the probabilities are {target.type}; they must have one shape"

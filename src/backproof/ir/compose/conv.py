@@ -75,9 +75,7 @@ def conv_transpose(
     steps, gaps = each_axis(stride, n, "stride"), each_axis(dilation, n, "dilation")
     cut, more = each_axis(padding, n, "padding"), each_axis(output_padding, n, "output_padding")
     if any(extra >= max(s, g) for extra, s, g in zip(more, steps, gaps, strict=True)):
-        raise GraphError(
-            f"conv_transpose: output_padding {list(more)} must be less than the stride or the dilation"
-        )
+        raise GraphError(f"conv_transpose: output_padding {list(more)} must be less than the stride or the dilation")
     edge = [g * (k - 1) - p for g, k, p in zip(gaps, weight.shape[2:], cut, strict=True)]
     y = x.builder.conv(
         x,
@@ -101,9 +99,7 @@ def _turned(weight: Ref, groups: int) -> Ref:
 
 
 CONV = (
-    *in_ranks(
-        "conv", "y[n,o,s] = b[o] + Σ x[n, c, s·stride + k·dilation − padding]·w[o,c,k] over c and k", conv
-    ),
+    *in_ranks("conv", "y[n,o,s] = b[o] + Σ x[n, c, s·stride + k·dilation − padding]·w[o,c,k] over c and k", conv),
     *in_ranks(
         "conv_transpose",
         "y[n,o,t] = b[o] + Σ x[n,c,s]·w[c,o,k] over c, s, k with t = s·stride + k·dilation − padding",

@@ -14,9 +14,7 @@ from backproof.ir.compose.record import Composition
 def linear(x: Ref, weight: Ref, bias: Ref | None = None) -> Ref:
     """x·wᵀ + b along the last axis; the weight is (out, in)."""
     if not x.shape or len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
-        raise GraphError(
-            f"linear: x is {x.type} and the weight {weight.type}; they must be (…, in) and (out, in)"
-        )
+        raise GraphError(f"linear: x is {x.type} and the weight {weight.type}; they must be (…, in) and (out, in)")
     last = len(x.shape) - 1
     y = x.builder.dot_general(x, weight, contract=((last,), (1,)), batch=((), ()))
     return y if bias is None else y + along(bias, y, last)

@@ -14,9 +14,10 @@ from backproof.ir.compose.reduce import mean, total
 
 Reduction = Literal["mean", "sum", "none"]
 
-# PyTorch's guards of the binary cross-entropy: logarithms go no lower, and x·(1 − x) no nearer to 0.
+# PyTorch's guards of the binary cross-entropy: logarithms go no lower, and x·(1 − x) no nearer to 0 (1e-12, which its kernel
+# holds in float32 whatever it computes in).
 LOWEST_LOG = -100.0
-NEAREST = 1e-12
+NEAREST = 9.999999960041972e-13
 
 
 def reduced(losses: Ref, reduction: str) -> Ref:
@@ -65,16 +66,12 @@ def bce_loss(x: Ref, target: Ref, weight: Ref | None = None, reduction: Reductio
     smooth = -(target * D.log(inner)) - (1.0 - target) * D.log1p(-inner)
     fixed, still = D.stop_gradient(x), D.stop_gradient(target)
     # At an end: the value there, and, as a derivative in x, the slope that PyTorch gives it.
-    level = -(target * _log(fixed)) - (1.0 - target) * _log(1.0 - fixed)
+    low = where(fixed > 0.0, D.log(where(fixed > 0.0, fixed, 0.5)), LOWEST_LOG)
+    high = where(fixed < 1.0, D.log1p(-where(fixed < 1.0, fixed, 0.5)), LOWEST_LOG)
+    level = -(target * clamp(low, lo=LOWEST_LOG)) - (1.0 - target) * clamp(high, lo=LOWEST_LOG)
     slope = (fixed - still) / NEAREST
     losses = where(edge, level + slope * (x - fixed), smooth)
     return reduced(losses if weight is None else losses * weight, reduction)
-
-
-def _log(x: Ref) -> Ref:
-    """The logarithm, no lower than its floor."""
-    positive = x > 0.0
-    return where(positive, clamp(x.builder.log(where(positive, x, 1.0)), lo=LOWEST_LOG), LOWEST_LOG)
 
 
 def bce_with_logits_loss(
@@ -100,10 +97,8 @@ def kl_div(
 ) -> Ref:
     """t·(ln t − x), where x is a logarithm, and t one too if `log_target` says so."""
     D = x.builder
-    if log_target:
-        losses = D.exp(target) * (target - x)
-    else:
-        losses = target * D.log(where(target > 0.0, target, 1.0)) - target * x
+    logs = target if log_target else D.log(where(target > 0.0, target, 1.0))
+    losses = (D.exp(target) if log_target else target) * (logs - x)
     if reduction != "batchmean":
         return reduced(losses, reduction)
     return total(losses) / float(math.prod(losses.shape[:1]))

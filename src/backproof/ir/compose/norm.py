@@ -53,9 +53,7 @@ def layer_norm(
     return _scaled(standardised(x, axes, eps), weight, bias)
 
 
-def rms_norm(
-    x: Ref, normalized_shape: int | Sequence[int], weight: Ref | None = None, eps: float = 2.0**-23
-) -> Ref:
+def rms_norm(x: Ref, normalized_shape: int | Sequence[int], weight: Ref | None = None, eps: float = 2.0**-23) -> Ref:
     """x/√(mean x² + ε) over the last axes; the default ε is the one that PyTorch takes for float32."""
     axes = _last_axes(x, normalized_shape, weight)
     return _scaled(x * spread(x.builder.rsqrt(mean(x * x, axes) + eps), x, axes), weight, None)
@@ -128,9 +126,7 @@ def instance_norm(
     return _scaled_channels(standardised(x, axes, eps), weight, bias)
 
 
-def group_norm(
-    x: Ref, num_groups: int, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5
-) -> Ref:
+def group_norm(x: Ref, num_groups: int, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5) -> Ref:
     """For each sample and group of channels, over the group and space."""
     if len(x.shape) < 2 or num_groups < 1 or x.shape[1] % num_groups:
         raise GraphError(f"group_norm: {num_groups} groups of the channels (axis 1) of {x.type}")
@@ -158,9 +154,7 @@ NORM = (
         batch_norm_running,
     ),
     Composition("instance_norm", "y = (x − mean)/√(var + ε)·w + b over space", instance_norm),
-    Composition(
-        "group_norm", "y = (x − mean)/√(var + ε)·w + b over groups of channels and space", group_norm
-    ),
+    Composition("group_norm", "y = (x − mean)/√(var + ε)·w + b over groups of channels and space", group_norm),
     Composition(
         "batchnorm_channel_first",
         "y = (x − mean)/√(var + ε)·w + b for each channel of one sample",

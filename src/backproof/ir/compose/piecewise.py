@@ -21,11 +21,7 @@ def leaky_relu(x: Ref, negative_slope: float = 0.01) -> Ref:
 def prelu(x: Ref, weight: Ref) -> Ref:
     """x above 0, else w·x, with one w for all or one for each channel (axis 1)."""
     if weight.shape in ((), (1,)):
-        slopes = (
-            weight.broadcast_to(x.shape)
-            if weight.shape == () or x.shape
-            else x.builder.reshape(weight, shape=())
-        )
+        slopes = weight.broadcast_to(x.shape) if weight.shape == () or x.shape else x.builder.reshape(weight, shape=())
     elif len(x.shape) < 2:
         raise GraphError(f"prelu: {weight.type} slopes for {x.type}, which has no channels")
     else:

@@ -8,6 +8,7 @@ import numpy as np
 
 from backproof.errors import GraphError
 from backproof.ir.build import Ref
+from backproof.ir.compose.axes import places_beside
 from backproof.ir.compose.space import in_ranks, space_of
 from backproof.ir.compose.windows import Sizes, places, products, windows_of
 
@@ -79,7 +80,7 @@ def smooth_max_pool(
     windows = windows_of(space, kernel_size, stride, padding)
     cells = [[[i * w.stride - w.padding + k for k in range(w.size)] for i in range(w.count)] for w in windows]
     flat = D.reshape(x, shape=(*x.shape[:2], math.prod(space)))
-    index = flat.constant(np.array(places(space, cells), dtype=np.int64))
+    index = places_beside(x, places(space, cells))
     picked = D.gather(flat, index, axis=2)  # a place that is not there reads 0
     found = D.logsumexp(picked * beta, axes=(3,)) / beta
     return D.reshape(found, shape=(*x.shape[:2], *(w.count for w in windows)))

@@ -72,8 +72,7 @@ def _over(x: Ref, start: State, step: Step, *, batch_first: bool, reverse: bool)
     if not outputs:
         raise GraphError(f"{x.type} is an empty sequence")
     stacked = [
-        D.reshape(h, shape=(*h.shape[:time], 1, *h.shape[time:]))
-        for h in (outputs[::-1] if reverse else outputs)
+        D.reshape(h, shape=(*h.shape[:time], 1, *h.shape[time:])) for h in (outputs[::-1] if reverse else outputs)
     ]
     return D.concat(*stacked, axis=time), tuple(D.reshape(h, shape=(1, *h.shape)) for h in state)
 
@@ -146,9 +145,7 @@ def rnn(
 
 
 RECURRENT = (
-    Composition(
-        "lstm_cell", "c′ = σ(f)·c + σ(i)·tanh(g), h′ = σ(o)·tanh(c′), gates = W·x + U·h + b", lstm_cell
-    ),
+    Composition("lstm_cell", "c′ = σ(f)·c + σ(i)·tanh(g), h′ = σ(o)·tanh(c′), gates = W·x + U·h + b", lstm_cell),
     Composition("gru_cell", "h′ = (1 − z)·tanh(xₙ + r·hₙ) + z·h", gru_cell),
     Composition("rnn_cell", "h′ = tanh(W·x + U·h + b)", rnn_cell),
     Composition("lstm", "the LSTM cell along time", lstm),

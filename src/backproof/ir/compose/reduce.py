@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from backproof.ir.build import Ref
+from backproof.ir.build import Ref, broadcast_shapes
 from backproof.ir.compose.axes import Dim, axes_of, count, kept, spread
 from backproof.ir.compose.choose import clamp, safe_sqrt
 from backproof.ir.compose.record import Composition
@@ -76,7 +76,8 @@ def normalize(x: Ref, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Ref:
 
 def cosine_similarity(x1: Ref, x2: Ref, dim: int = 1, eps: float = 1e-8) -> Ref:
     """⟨a, b⟩/(max(‖a‖, ε)·max(‖b‖, ε)); the derivative of the norms does not notice ε."""
-    a, b = x1._meet(x2)
+    shape = broadcast_shapes(x1.shape, x2.shape)
+    a, b = x1.broadcast_to(shape), x2.broadcast_to(shape)
     return total(_unit(a, dim, eps) * _unit(b, dim, eps), dim)
 
 

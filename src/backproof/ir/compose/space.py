@@ -14,10 +14,7 @@ def in_ranks(name: str, says: str, function: Callable[..., Ref]) -> tuple[Compos
     """The composition for any rank of space, and those for ranks 1, 2 and 3, which also take a sample without a batch axis."""
     return (
         Composition(name, says, function),
-        *(
-            Composition(f"{name}{rank}d", says, _of_rank(f"{name}{rank}d", function, rank))
-            for rank in (1, 2, 3)
-        ),
+        *(Composition(f"{name}{rank}d", says, _of_rank(f"{name}{rank}d", function, rank)) for rank in (1, 2, 3)),
     )
 
 
@@ -27,9 +24,7 @@ def _of_rank(name: str, function: Callable[..., Ref], rank: int) -> Callable[...
         if len(x.shape) == rank + 2:
             return function(x, *args, **params)
         if len(x.shape) != rank + 1:
-            raise GraphError(
-                f"{name} takes x[batch, channels, {rank} of space] or one sample of it, not {x.type}"
-            )
+            raise GraphError(f"{name} takes x[batch, channels, {rank} of space] or one sample of it, not {x.type}")
         y = function(x.builder.reshape(x, shape=(1, *x.shape)), *args, **params)
         return y.builder.reshape(y, shape=y.shape[1:])
 
