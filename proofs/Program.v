@@ -231,6 +231,15 @@ Proof.
 Qed.
 End Program.
 
+Arguments Var {R} i.
+Arguments Given {R} t values.
+Arguments Linear {R} t sources.
+Arguments Bilinear {R} t T a b.
+Arguments Selected {R} t a forward jacobian.
+Arguments Product {R} t a T.
+Arguments Pooled {R} t a T before after weight.
+Arguments Stop {R} a.
+
 (** * Over the integers, for the kernel *)
 Lemma ZSR : semi_ring_theory 0%Z 1%Z Z.add Z.mul (@eq Z).
 Proof. constructor; intros; ring. Qed.
@@ -252,3 +261,37 @@ Fixpoint first_difference (found recorded : list (list Z)) (v : nat) : option (n
   | [], [] => None
   | _, _ => Some (v, (O, None, None))
   end.
+
+(** Some of a list: of all values, those that were recorded; of all gradients, those that a session keeps. *)
+Fixpoint only A (wanted : list bool) (l : list A) : list A :=
+  match wanted, l with
+  | true :: wanted, a :: l => a :: only wanted l
+  | false :: wanted, _ :: l => only wanted l
+  | _, _ => []
+  end.
+Definition outcome (wanted : list bool * list bool) (r : option (list (list Z) * list (list Z))) :=
+  option_map (fun p => (only (fst wanted) (fst p), only (snd wanted) (snd p))) r.
+Definition difference (wanted : list bool * list bool) (r : option (list (list Z) * list (list Z))) (recorded : list (list Z) * list (list Z)) :=
+  match outcome wanted r with
+  | None => None
+  | Some (v, g) => Some (first_difference v (fst recorded) 0, first_difference g (snd recorded) 0)
+  end.
+
+(** What a certificate says: the recorded numbers are those of a graph all of whose rules are adjoint, its gradients are
+    backpropagation as defined, and the tape loop never errs on it and computes the same. *)
+Theorem certificate_sound leaves program out seed wanted values gradients :
+  outcome wanted (run_Z leaves program out seed) = Some (values, gradients) ->
+  exists Gam (x : ctx Z Gam) ss (g : graph Z unit Gam ss) s (i : idx (ss ++ Gam) s),
+    existT _ Gam x = inputs 0%Z leaves [] tt /\
+    all_adjoint 0%Z Z.add Z.mul g /\
+    values = only (fst wanted) (lists _ (eval g tt x) []) /\
+    let start := csingle 0%Z i (of_list 0%Z s seed) in
+    gradients = only (snd wanted) (lists _ (backpropAll 0%Z Z.add g tt x start) []) /\
+    run_backward Z.add (compile g tt x) (@to_array Z _ start) = Ok (@to_array Z _ (backpropAll 0%Z Z.add g tt x start)).
+Proof.
+  unfold run_Z. destruct (run_program _ _ _ _ _ _ _) as [[v g]|] eqn:E; [|discriminate].
+  intros H. injection H as H1 H2. apply run_program_sound in E.
+  destruct E as (Gam & x & ss & gr & s & i & E1 & E2 & E3 & E4 & E5 & _).
+  exists Gam, x, ss, gr, s, i. split; [exact E1|]. split; [exact E2|].
+  split; [now rewrite <- E3|]. split; [now rewrite <- E4|exact E5].
+Qed.
