@@ -5,6 +5,7 @@ A formula that runs here becomes a graph. Run a vjp here and the derivative is a
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,13 +51,13 @@ class Builder:
         if op not in PRIMITIVES:
             raise GraphError(f"there is no primitive {op!r}; there are {', '.join(PRIMITIVES)}")
         given = ordered(PRIMITIVES[op], params)
-        key = (type(params["value"]).__name__, *(value for _, value in given)) if op == "constant" else None
+        key = _constant_key(*(value for _, value in given)) if op == "constant" else None
         if key is not None and key in self._constants:
             return Ref(self, self._constants[key])
         node = Node(op, tuple(self.own(ref).id for ref in x), given, name)
         self._types.append(type_of(node, self._types))
         self._nodes.append(node)
-        if key is not None and not _signed_zero(params["value"]):
+        if key is not None:
             self._constants[key] = len(self._types) - 1
         return Ref(self, len(self._types) - 1)
 
@@ -101,8 +102,10 @@ class Builder:
         return values
 
 
-def _signed_zero(value: Any) -> bool:
-    return isinstance(value, float) and value == 0 and str(value).startswith("-")
+def _constant_key(value: Any, shape: Shape) -> tuple[str, Any, Shape]:
+    """What makes two constants one: 1, 1.0 and True are equal and not the same, and neither are 0.0 and −0.0."""
+    kind = type(value).__name__ + ("−" if isinstance(value, float) and math.copysign(1.0, value) < 0 else "")
+    return kind, value, shape
 
 
 class Ref:
@@ -134,6 +137,8 @@ class Ref:
             number = value if self.type.kind != "real" or isinstance(value, bool) else float(value)
             return self.builder.apply("constant", value=number, shape=self.shape if shape is None else shape)
         tensor = Tensor.of(value)
+        if self.type.kind == "real" and tensor.kind == "int":
+            tensor = Tensor.of(tensor.array.astype(float))
         return self.builder.apply("constant", value=tensor, shape=tensor.shape)
 
     def broadcast_to(self, shape: Sequence[int]) -> Ref:
@@ -244,8 +249,9 @@ def index(x: Ref, key: Any) -> Ref:
     if isinstance(key, Ref):
         return x.builder.apply("gather", x, key, axis=0)
     keys = key if isinstance(key, tuple) else (key,)
-    if Ellipsis in keys:
-        at = keys.index(Ellipsis)
+    dots = [position for position, item in enumerate(keys) if item is Ellipsis]
+    if dots:
+        at = dots[0]
         keys = (*keys[:at], *(slice(None),) * (len(x.shape) - len(keys) + 1), *keys[at + 1 :])
     if len(keys) > len(x.shape):
         raise GraphError(f"{len(keys)} indices for {x.type}")
@@ -257,6 +263,8 @@ def index(x: Ref, key: Any) -> Ref:
             if s < 1:
                 raise GraphError(f"a slice with step {s}; only positive steps, flip is an operation of its own")
         else:
+            if isinstance(item, bool) or not hasattr(item, "__index__"):
+                raise GraphError(f"cannot index {x.type} by {type(item).__name__}; only by whole numbers, slices and `...`")
             a = operator.index(item)
             if not -size <= a < size:
                 raise GraphError(f"index {a} of axis {axis} of {x.type}")

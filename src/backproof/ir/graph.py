@@ -112,11 +112,36 @@ def type_of(node: Node, types: Sequence[Type]) -> Type:
             f"({', '.join(key for key, _ in node.params)})"
         )
     try:
+        for key, value in node.params:
+            _require_static(key, value)
         return primitive.shape(*(types[argument] for argument in node.arguments), **node.given)
     except GraphError as error:
         raise GraphError(f"{place} = {node.op}: {error}") from None
-    except (TypeError, ValueError, IndexError) as error:
-        raise GraphError(f"{place} = {node.op}: parameters {node.given} do not fit: {error}") from None
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        raise GraphError(f"{place} = {node.op}: parameters {str(node.given)[:200]} do not fit: {error}") from None
+
+
+def _require_static(name: str, value: Any) -> None:
+    """Refuse a parameter of the wrong sort, wherever it comes from; whether it fits its operands is the shape rule's business."""
+    if name == "value":
+        right = isinstance(value, (bool, float, Tensor)) or _is_whole(value)
+        wanted = "a number, a truth value or a tensor"
+    elif name == "to":
+        right, wanted = isinstance(value, str), "the name of a kind or a format"
+    elif name in ("reverse", "descending"):
+        right, wanted = isinstance(value, bool), "true or false"
+    else:
+        right, wanted = _all_whole(value), "made of whole numbers"
+    if not right:
+        raise GraphError(f"the parameter {name} is {str(value)[:60]!r}, and must be {wanted}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _all_whole(value: Any) -> bool:
+    return all(map(_all_whole, value)) if isinstance(value, tuple) else _is_whole(value)
 
 
 def freeze(value: Any) -> Any:

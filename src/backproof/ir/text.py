@@ -17,6 +17,7 @@ from typing import Any
 
 from backproof.errors import GraphError, InputError
 from backproof.ir.graph import Graph, Leaf, Node, freeze
+from backproof.ir.primitives import PRIMITIVES
 from backproof.ir.tensor import Tensor
 from backproof.ir.types import KINDS, Type
 
@@ -45,13 +46,27 @@ def _unplain(value: Any) -> Any:
     kinds = [kind for kind in KINDS if kind in value]
     if len(kinds) != 1 or set(value) != {kinds[0], "shape"}:
         raise GraphError(f"not a parameter: {str(value)[:80]}")
-    numbers, shape = _unplain(value[kinds[0]]), _unplain(value["shape"])
+    return _tensor(kinds[0], value[kinds[0]], value["shape"])
+
+
+def _tensor(kind: str, numbers: Any, shape: Any) -> Tensor:
     import numpy as np
 
-    flat = np.array(numbers, dtype={"real": float, "int": np.int64, "bool": bool}[kinds[0]])
-    if flat.size != math.prod(shape):
-        raise GraphError(f"a tensor of shape {list(shape)} with {flat.size} numbers")
-    return Tensor.of(flat.reshape(shape))
+    if not isinstance(numbers, list) or not isinstance(shape, list):
+        raise GraphError(f"a tensor is {{{kind!r}: [numbers], 'shape': [sizes]}}, all numbers in one list")
+    given = Type(kind, tuple(shape))  # type: ignore[arg-type] # one of KINDS
+    flat = [_unplain(number) for number in numbers]
+    right = {"real": (int, float), "int": (int,), "bool": (bool,)}[kind]
+    wrong = [n for n in flat if not isinstance(n, right) or (isinstance(n, bool) and kind != "bool")]
+    if wrong:
+        raise GraphError(f"a tensor of kind {kind} cannot hold {str(wrong[0])[:60]!r}")
+    if len(flat) != given.size:
+        raise GraphError(f"a tensor of shape {shape} with {len(flat)} numbers")
+    try:
+        array = np.array(flat, dtype={"real": np.float64, "int": np.int64, "bool": np.bool_}[kind])
+    except OverflowError:
+        raise GraphError(f"a tensor of kind {kind} holds a number that is too large") from None
+    return Tensor.of(array.reshape(given.shape))
 
 
 # ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -84,9 +99,14 @@ def to_json(graph: Graph) -> str:
 def from_json(text: str | bytes) -> Graph:
     """The graph that `to_json` wrote; anything else is refused with the place and the reason."""
     try:
-        data = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
+        return _graph(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates))
+    except ValueError as error:
         raise InputError(f"not a graph in JSON: {error}") from None
+    except RecursionError:
+        raise InputError("not a graph in JSON: brackets within brackets, too deep to be a graph's") from None
+
+
+def _graph(data: Any) -> Graph:
     expect = _Expect()
     expect.keys(data, "the graph", {"format", "leaves", "nodes", "outputs"})
     if data["format"] != FORMAT:
@@ -100,9 +120,11 @@ def from_json(text: str | bytes) -> Graph:
         expect.keys(node, place, {"op", "arguments", "params", "name"})
         if not isinstance(node["params"], dict):
             raise InputError(f"{place}.params: expected an object, found {type(node['params']).__name__}")
-        params = tuple((key, _unplain(value)) for key, value in node["params"].items())
+        op, name = expect.text(node["op"], f"{place}.op"), expect.text(node["name"], f"{place}.name")
+        params = {key: _unplain(value) for key, value in node["params"].items()}
+        order = PRIMITIVES[op].params if op in PRIMITIVES and params.keys() == {*PRIMITIVES[op].params} else params
         arguments = expect.integers(node["arguments"], f"{place}.arguments")
-        nodes.append(Node(expect.text(node["op"], f"{place}.op"), arguments, params, expect.text(node["name"], f"{place}.name")))
+        nodes.append(Node(op, arguments, tuple((key, params[key]) for key in order), name))
     return Graph(tuple(leaves), tuple(nodes), expect.integers(data["outputs"], "outputs"))
 
 
@@ -123,6 +145,8 @@ class _Expect:
     def text(self, value: Any, place: str) -> str:
         if not isinstance(value, str):
             raise InputError(f"{place}: expected text, found {type(value).__name__}")
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise InputError(f"{place}: {value[:60]!r} is not text: it has half a character")
         return value
 
     def integers(self, value: Any, place: str) -> tuple[int, ...]:
@@ -145,16 +169,19 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # ── text ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_LINE = re.compile(r"%(\d+)(?: (\S+))? = (\w+)(?:\((.*)\))? : (\S+)")
-_NAME = re.compile(r"[^\s=%()]+")
+_LINE = re.compile(r"%([0-9]{1,18})(?: (\S+))? = (\w+)(?:\((.*)\))? : (\S+)")
+_OUTPUTS = re.compile(r"output((?: %[0-9]{1,18})*)")
+_ITEM = re.compile(r"%([0-9]{1,18})|(\w+)=")
+_NAME = re.compile(r"[^\s=%()\"][^\s=%()]*")
 
 
 def to_text(graph: Graph) -> str:
     """The graph as lines that a person reads and `from_text` reads back."""
     lines = []
     for value, kind in enumerate(graph.types):
-        node, name = graph.node(value), graph.name(value)
-        label = f"%{value}" if name.startswith("%") else f"%{value} {_printable(name)}"
+        node = graph.node(value)
+        name = graph.leaves[value].name if node is None else node.name
+        label = f"%{value} {_printable(name)}" if name else f"%{value}"
         if node is None:
             lines.append(f"{label} = leaf : {kind}")
             continue
@@ -178,13 +205,15 @@ def from_text(text: str) -> Graph:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        if line.startswith("output"):
-            outputs = tuple(int(found) for found in re.findall(r"%(\d+)", line))
+        if outputs is not None:
+            raise InputError(f"line {number}: after the line of outputs comes {line[:80]!r}; it must be the last")
+        if (last := _OUTPUTS.fullmatch(line)) is not None:
+            outputs = tuple(int(found[1:]) for found in last[1].split())
             continue
         match = _LINE.fullmatch(line)
         if match is None or int(match[1]) != len(types):
             raise InputError(f"line {number}: expected '%{len(types)} = op(...) : type', found {line[:80]!r}")
-        name = json.loads(match[2]) if (match[2] or "").startswith('"') else match[2] or ""
+        name = _read_name(number, match[2] or "")
         types.append(Type.parse(match[5]))
         if match[3] == "leaf":
             if nodes:
@@ -201,12 +230,21 @@ def from_text(text: str) -> Graph:
     return graph
 
 
+def _read_name(number: int, said: str) -> str:
+    if not said.startswith('"'):
+        return said
+    try:
+        return _Expect().text(json.loads(said), f"line {number}: name")
+    except ValueError as error:
+        raise InputError(f"line {number}: name {said[:60]}: {error}") from None
+
+
 def _read_node(number: int, op: str, inside: str, name: str) -> Node:
     arguments: list[int] = []
     params: list[tuple[str, Any]] = []
     decoder, at = json.JSONDecoder(parse_constant=_no_constant), 0
     while at < len(inside):
-        match = re.compile(r"%(\d+)|(\w+)=").match(inside, at)
+        match = _ITEM.match(inside, at)
         if match is None:
             raise InputError(f"line {number}: cannot read {inside[at : at + 40]!r}")
         at = match.end()
@@ -215,10 +253,13 @@ def _read_node(number: int, op: str, inside: str, name: str) -> Node:
         else:
             try:
                 value, at = decoder.raw_decode(inside, at)
-            except ValueError as error:
+                params.append((match[2], _unplain(value)))
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"line {number}: parameter {match[2]}: {error}") from None
-            params.append((match[2], _unplain(value)))
-        at += 2 if inside.startswith(", ", at) else 0
+        if at < len(inside):
+            if not inside.startswith(", ", at) or at + 2 == len(inside):
+                raise InputError(f"line {number}: expected ', ' and more, found {inside[at : at + 40]!r}")
+            at += 2
     return Node(op, tuple(arguments), tuple(params), name)
 
 

@@ -12,6 +12,7 @@ from backproof.ir.rounding import Decides, Special, Sums
 from backproof.ir.types import Shape, Type
 
 Pairs = tuple[tuple[int, int], ...]
+MOST_EARLY = 1 << 16  # windows before 0 that are looked at one by one; no network has as many
 
 
 def window_count(size: int, window: int, stride: int, pad: tuple[int, int], dilation: int) -> int:
@@ -46,10 +47,16 @@ def _shifted(x: Value, offset: Shape, count: Shape, reach: Shape, step: Shape) -
 
 def _hollow(size: int, count: int, window: int, stride: int, pad: tuple[int, int], dilation: int) -> bool:
     """Whether a window along one axis lies in the padding alone, or steps over all there is."""
-    begins = (i * stride - pad[0] for i in range(count))
-    first = (begin if begin >= 0 else begin % dilation for begin in begins)  # the first place not before 0
+    if count == 0:
+        return False
+    if (count - 1) * stride - pad[0] >= size:
+        return True
+    early = min(count, -(-pad[0] // stride), dilation)  # windows that begin before 0, until their residues repeat
     reach = (window - 1) * dilation - pad[0]
-    return any(place >= size or place > i * stride + reach for i, place in enumerate(first))
+    if reach < 0 or early > MOST_EARLY:
+        return early > 0
+    first = (((i * stride - pad[0]) % dilation, i * stride + reach) for i in range(early))
+    return any(place >= size or place > last for place, last in first)
 
 
 def _pooled(kind: str, *, empty: bool) -> ShapeRule:
