@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from backproof.errors import UsageError
 
 Reals = NDArray[np.float64]
+NOT_COMPARABLE = int(np.iinfo(np.int64).max)
+NOWHERE = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,26 @@ class Format:
 
     def ulp(self, x: ArrayLike) -> Reals:
         """The distance between the two numbers of this format around each x."""
-        _, exponent = np.frexp(np.abs(np.asarray(x, dtype=np.float64)))
-        return np.ldexp(1.0, np.maximum(exponent - self.precision, self.least_exponent - self.precision + 1))
+        size = np.abs(np.asarray(x, dtype=np.float64))
+        _, exponent = np.frexp(np.where(size < self.smallest_normal, self.smallest_normal, size))  # 0 has no exponent
+        spacing = np.ldexp(1.0, np.maximum(exponent - self.precision, self.least_exponent - self.precision + 1))
+        return np.where(np.isfinite(size), spacing, np.nan)[()]
 
     def rank(self, x: ArrayLike) -> NDArray[np.int64]:
-        """Each number's place in the order of all numbers of this format; 0 is at 0."""
+        """Each number's place in the order of all numbers of this format; 0 is at 0, ∞ comes right after the largest.
+
+        What is not a number has no place; it gets one that no number has.
+        """
         rounded = self.round(x)
+        if not np.isfinite(rounded).all():
+            beyond = np.where(np.isinf(rounded), np.sign(rounded) * 1.0, 0.0).astype(np.int64)
+            places = self.rank(np.where(np.isinf(rounded), np.copysign(self.largest, rounded), np.nan_to_num(rounded)))
+            return np.where(np.isnan(rounded), NOWHERE, places + beyond)
         mantissa, exponent = np.frexp(np.abs(rounded))
         normal = exponent > self.least_exponent
         steps = np.where(normal, exponent - 1 - self.least_exponent, 0).astype(np.int64) << (self.precision - 1)
-        within = np.where(
-            normal, np.ldexp(mantissa, self.precision), np.ldexp(np.abs(rounded), self.precision - 1 - self.least_exponent)
-        )
+        small = np.ldexp(np.where(normal, 0.0, np.abs(rounded)), self.precision - 1 - self.least_exponent)
+        within = np.where(normal, np.ldexp(mantissa, self.precision), small)
         return (np.sign(rounded).astype(np.int64)) * (steps + within.astype(np.int64))
 
 
@@ -103,8 +113,16 @@ def format_named(name: str) -> Format:
 
 
 def ulp_distance(a: ArrayLike, b: ArrayLike, fmt: Format) -> NDArray[np.int64]:
-    """How many numbers of the format lie between a and b: 0 when equal, 1 for neighbours."""
-    return np.abs(fmt.rank(a) - fmt.rank(b))
+    """How many steps from a to b through the numbers of the format: 0 when equal, 1 for neighbours.
+
+    Of two that are not numbers it is 0, of one the largest integer there is; so is what exceeds it (only in float64).
+    """
+    left, right = fmt.rank(a), fmt.rank(b)
+    lost = (left == NOWHERE) | (right == NOWHERE)
+    with np.errstate(over="ignore"):  # distances come near 2⁶⁴ in float64, so they are taken without a sign, modulo 2⁶⁴
+        steps = np.maximum(left, right).astype(np.uint64) - np.minimum(left, right).astype(np.uint64)
+    found = np.minimum(steps, np.uint64(NOT_COMPARABLE)).astype(np.int64)
+    return np.where(lost, np.where(left == right, 0, NOT_COMPARABLE), found)
 
 
 def gamma(n: Any, unit: float) -> Any:
