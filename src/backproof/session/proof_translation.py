@@ -165,8 +165,8 @@ def _extreme_of_two(sign: int) -> Callable[[Writer], int]:
     """The larger (sign 1) or smaller of two; a tie sends half to each side."""
 
     def rule(w: Writer) -> int:
-        a, b = w.recorded(0) * sign, w.recorded(1) * sign
-        tie = HALF * (a == b).astype(object)
+        a, b = (np.asarray(w.recorded(i) * sign) for i in (0, 1))
+        tie = HALF * np.asarray(a == b).astype(int)
         chosen = w.decided(a >= b)
         left, right = w.decided((a > b) + tie), w.decided((b > a) + tie)
         first = var(2)
@@ -237,7 +237,7 @@ def _max_pool(w: Writer) -> int:
     n, c, *space = x.shape
     out = w.shape[2:]
     winners = [
-        _winner(x[image, channel], w.node.given, window)
+        _winner(np.asarray(x[image, channel]), w.node.given, window)
         for image in range(n)
         for channel in range(c)
         for window in np.ndindex(*out)
@@ -270,12 +270,12 @@ def _extreme(sign: int) -> Callable[[Writer], int]:
     """max or min over axes: the first winner is the value, and all winners share the derivative."""
 
     def rule(w: Writer) -> int:
-        x, axes = w.recorded(0) * sign, w.param("axes")
+        x, axes = np.asarray(w.recorded(0) * sign), w.param("axes")
         kept = [axis for axis in range(x.ndim) if axis not in axes]
-        rows = math.prod(x.shape[axis] for axis in kept)
+        rows, each = (math.prod(x.shape[axis] for axis in some) for some in (kept, axes))
         order = (*kept, *axes)
-        values = x.transpose(order).reshape(rows, -1)
-        places = np.arange(x.size).reshape(x.shape).transpose(order).reshape(rows, -1)
+        values = x.transpose(order).reshape(rows, each)
+        places = np.arange(x.size).reshape(x.shape).transpose(order).reshape(rows, each)
         forward: list[tuple[int, int, int]] = []
         jacobian: list[tuple[int, int, int]] = []
         for k in range(rows):

@@ -158,17 +158,21 @@ def record(graph: Graph, seed: int) -> Record:
     _bounded(graph, values)
     translated = translate(graph, values)
     graded = tuple(value for value in range(len(graph)) if tape.wanted[value])
-    zeros = {value: (0,) * graph.types[value].size for value in graded if gradients[value] is None}
     return Record(
         program=_program(translated, out, cotangent),
         values=[integers(value) for value in values],
-        gradients=[zeros.get(value) or integers(gradients[value]) for value in graded],
+        gradients=[_written_out(gradients[value], graph.types[value].size) for value in graded],
         valued=tuple(range(len(graph))),
         graded=graded,
         places=tuple(translated.place),
         frozen=translated.frozen,
         stand_ins=(*_functions(graph), *sorted(kernels.noted)),
     )
+
+
+def _written_out(gradient: Any, size: int) -> tuple[int, ...]:
+    """A gradient's numbers; None is the zero tensor."""
+    return (0,) * size if gradient is None else integers(gradient)
 
 
 def _bounded(graph: Graph, values: Sequence[Any]) -> None:
