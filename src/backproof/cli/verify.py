@@ -96,12 +96,12 @@ def _contents(report: Any) -> dict[str, Any]:
     records = [
         {
             "step_index": i,
-            "schema_version": receipt.version,
-            "fixture_id": receipt.document.get("fixture"),
-            "schema": schema.as_json(),
-            "reconcile": rules.as_json(),
+            "schema_version": record.version,
+            "fixture_id": record.fixture,
+            "schema": record.schema.as_json(),
+            "reconcile": record.rules.as_json(),
         }
-        for i, (receipt, schema, rules) in enumerate(report.per_record)
+        for i, record in enumerate(report.per_record)
     ]
     return {"record_count": len(records), "per_record": records, "cross_record_checks": checks, **covered}
 
@@ -112,10 +112,12 @@ def _print(args: argparse.Namespace, report: Any, overall: str) -> None:
     out = sys.stderr
     if report.per_record:
         print(f"verify multi {outcome} ({len(report.per_record)} record(s))\n", file=out)
-        for i, (receipt, schema, rules) in enumerate(report.per_record):
-            if args.verbose or "fail" in {schema.status, rules.status} or len(report.per_record) <= SHOWN:
-                print(f"record {i} ({receipt.document.get('fixture')}):", file=out)
-                _lines(args, (schema, rules))
+        for i, record in enumerate(report.per_record):
+            checks = (record.schema, record.rules)
+            failed = any(check.status == "fail" for check in checks)
+            if args.verbose or failed or len(report.per_record) <= SHOWN:
+                print(f"record {i} ({record.fixture}):", file=out)
+                _lines(args, checks)
         print("\ncross-record:", file=out)
     else:
         print(f"verification {outcome}\n", file=out)

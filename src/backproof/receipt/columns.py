@@ -109,10 +109,27 @@ class Columns:
         except ValueError:
             return None
 
+    def document(self, row: int) -> dict[str, Any]:
+        """One record as a document again."""
+        if self.receipts:
+            return self.receipts[row].document
+        filled: dict[str, Any] = _filled(self.shape.template, self.numbers[row], self.texts[row])
+        return filled
+
     @property
     def size(self) -> int:
         """How many records there are."""
         return len(self.positions)
+
+
+def _filled(value: Any, numbers: NDArray[np.float64], texts: tuple[str, ...]) -> Any:
+    if isinstance(value, Slot):
+        return float(numbers[value.column])
+    if isinstance(value, TextSlot):
+        return texts[value.column]
+    if isinstance(value, dict):
+        return {key: _filled(item, numbers, texts) for key, item in value.items()}
+    return [_filled(item, numbers, texts) for item in value] if isinstance(value, list) else value
 
 
 def written(path: Path) -> str:

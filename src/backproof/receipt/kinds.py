@@ -6,6 +6,7 @@ emission and the columns of a bundle; there is no second list.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 Emission: TypeAlias = Literal["always", "if present", "if true", "if not zero", "never"]
@@ -123,9 +124,9 @@ def accepts_type(kind: Kind, value: Any) -> bool:
         case Text():
             return isinstance(value, str)
         case Number():
-            return isinstance(value, int | float) and not isinstance(value, bool)
+            return _is_finite(value)
         case Whole():
-            return isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+            return _is_finite(value) and value == int(value)
         case Flag():
             return isinstance(value, bool)
         case Many():
@@ -134,3 +135,7 @@ def accepts_type(kind: Kind, value: Any) -> bool:
             return any(accepts_type(option, value) for option in kind.options)
         case _:
             return isinstance(value, dict)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

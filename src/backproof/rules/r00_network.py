@@ -8,14 +8,17 @@ import numpy as np
 
 from backproof.rules.ball import Ball
 from backproof.rules.layout import STATEFUL, Layout, is_number
-from backproof.rules.rule import Equation, Keys, Label, Ledger, Mutation, Rule, Violation, Wrong
+from backproof.rules.rule import Equation, Keys, Label, Ledger, Mutation, Read, Rule, Violation, Wrong
 
 OPTIMIZERS = ("sgd", *STATEFUL)
 
 
-def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
+def labels(layout: Layout) -> Iterator[Label | Keys | Wrong | Read]:
     """Judge the wiring, the kinds of updates, the optimizers' names and who wrote the file."""
     shape, topology = layout.shape, layout.topology
+    yield Read(
+        (("bias_policy", "mode"), *(("updates", i, "optimizer", "name") for i in range(len(layout.updates.ids))))
+    )
     for problem in topology.problems:
         yield Wrong(problem.path, problem.message, problem.said, problem.found)
     if shape.template.get("schema_version") != "0.1.0" or shape.get("topology", "bias_sharing"):

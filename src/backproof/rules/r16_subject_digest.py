@@ -27,7 +27,7 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
             yield Violation(row, ".".join(PATH), "is no digest (sha256: and 64 hex digits)", said)
             continue
         try:
-            found = subject_digest(columns.receipts[row].document)
+            found = subject_digest(columns.document(row))
         except InputError as error:
             yield Violation(row, ".".join(PATH), f"cannot be computed: {error}", said)
             continue

@@ -44,7 +44,7 @@ class BundleDigest:
 
     def _add(self, ledger: Ledger, row: int) -> None:
         try:
-            self._hash.update(emit(without_attestor_key(ledger.columns.receipts[row].document, PATH[1])))
+            self._hash.update(emit(without_attestor_key(ledger.columns.document(row), PATH[1])))
         except InputError:
             self._hash.update(b"\0")  # a record without canonical bytes: no digest can be right
 

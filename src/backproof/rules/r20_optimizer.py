@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from backproof.receipt.authoring.checks import RANGES, SETTINGS
 from backproof.rules.layout import STATEFUL, Layout, is_number
 from backproof.rules.r14_replay import NEEDED, STATE
-from backproof.rules.rule import Keys, Label, Ledger, Mutation, Rule, Violation, Wrong
+from backproof.rules.rule import Keys, Label, Ledger, Mutation, Read, Rule, Violation, Wrong
 
 
 def applies(layout: Layout) -> bool:
@@ -16,13 +16,14 @@ def applies(layout: Layout) -> bool:
     return has_settings or bool(layout.updates.using(*STATEFUL).size)
 
 
-def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
+def labels(layout: Layout) -> Iterator[Label | Keys | Wrong | Read]:
     """Settings and states are complete, and nothing but theirs."""
     shape = layout.shape
     if shape.get("optimizer_config") is None:
         yield Wrong("optimizer_config", "is missing, but the updates name an optimizer that has settings")
         return
     name = layout.optimizer
+    yield Read((("optimizer_config", "name"), ("optimizer_config", "nesterov"), ("optimizer_config", "t")))
     for key in NEEDED.get(name, ()):
         if layout.setting(key) < 0:
             yield Wrong(f"optimizer_config.{key}", f"is missing; {name} needs it")

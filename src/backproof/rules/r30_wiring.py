@@ -49,7 +49,7 @@ def _count(layout: Layout, root: Path) -> int:
 
 def _factor_names(layout: Layout, path: Path, names: list[str], owner: str) -> Iterator[Label | Keys]:
     said = layout.shape.many(*path)
-    found = tuple(entry.get("name", "") if isinstance(entry, dict) else "" for entry in said)
+    found = tuple(layout.shape.text(*path, j, "name") for j in range(len(said)))
     yield Keys(path, found, tuple(names), "the factors of this product")
     for j, name in enumerate(found[: len(names)]):
         yield Label((*path, j, "name"), name, names[j], "the factors stand in this order", owner)
@@ -69,7 +69,8 @@ def _hidden_signals(layout: Layout) -> Iterator[Label | Keys]:
     for unit in layout.hidden:
         root: Path = ("backward", "hidden_error_signals", unit)
         entries = shape.many(*root, "downstream_contributions")
-        said = tuple(entry.get("from", "") if isinstance(entry, dict) else "" for entry in entries)
+        contributions: Path = (*root, "downstream_contributions")
+        said = tuple(shape.text(*contributions, j, "from") for j in range(len(entries)))
         yield Keys((*root, "downstream_contributions"), said, layout.outputs, "one contribution from each output")
         for j, above in enumerate(said):
             place: Path = (*root, "downstream_contributions", j)

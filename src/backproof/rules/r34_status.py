@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from backproof.rules.layout import Layout
 from backproof.rules.r15_skip_basis import SKIPPED
-from backproof.rules.rule import Keys, Label, Ledger, Mutation, Rule, Violation, Wrong
+from backproof.rules.rule import Keys, Label, Ledger, Mutation, Read, Rule, Violation, Wrong
 
 MATCHED, DISAGREED = "engine_recompute_matched_within_tolerance", "engine_recompute_disagreed"
 FAILING = {DISAGREED: "says itself that it does not hold", "expected_to_fail_reconciliation": "is meant to fail"}
@@ -14,9 +14,10 @@ CONVENTION = "descent_direction"
 DIGITS = 9
 
 
-def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
+def labels(layout: Layout) -> Iterator[Label | Keys | Wrong | Read]:
     """Status, provenance, conventions and policies."""
     shape = layout.shape
+    yield Read((("step",), ("step_index",)))
     yield from _states(layout)
     yield from _provenance(layout)
     if shape.get("metadata", "gradient_convention") is not None:
@@ -35,8 +36,8 @@ def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
 
 def _states(layout: Layout) -> Iterator[Label | Wrong]:
     shape = layout.shape
-    author = shape.get("fixture_status", "authoring_state")
-    state = shape.get("fixture_status", "verification_state")
+    author = shape.text("fixture_status", "authoring_state")
+    state = shape.text("fixture_status", "verification_state")
     place = "fixture_status.verification_state"
     if state in FAILING:
         yield Wrong(place, f"the receipt {FAILING[state]}", state)
@@ -52,7 +53,7 @@ def _states(layout: Layout) -> Iterator[Label | Wrong]:
             yield Wrong("attestor.import_provenance", "is missing, but the receipt says that it was imported")
         if state not in {MATCHED, SKIPPED, *FAILING}:
             yield Wrong(place, "an imported receipt says how the comparison with the engine went", state, MATCHED)
-    elif shape.get("attestor") is not None and author is not None:
+    elif shape.get("attestor") is not None and author:
         yield Label(("attestor", "computed_by", "kind"), _kind(layout, "computed_by"), "engine", "it was not imported")
 
 

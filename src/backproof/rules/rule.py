@@ -64,6 +64,12 @@ class Wrong(NamedTuple):
     id: str = ""
 
 
+class Read(NamedTuple):
+    """Places that a rule judges other than by one label or equation: they count as checked."""
+
+    paths: tuple[Path, ...]
+
+
 class Violation(NamedTuple):
     """Something wrong in one record of a block that is no equation: a digest, a chain."""
 
@@ -169,7 +175,7 @@ class Rule(NamedTuple):
     states: str
     reason: str
     applies: Callable[[Layout], bool] = always
-    labels: Callable[[Layout], Iterable[Label | Keys | Wrong]] = _no_labels
+    labels: Callable[[Layout], Iterable[Label | Keys | Wrong | Read]] = _no_labels
     equations: Callable[[Ledger], Iterable[Equation | Violation | Weak]] = _no_equations
     across: bool = False  # whether it ties the records of a bundle
     mutations: tuple[Mutation, ...] = ()

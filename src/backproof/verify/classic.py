@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from backproof.errors import InputError
@@ -41,16 +41,25 @@ class Check(NamedTuple):
         }
 
 
+class RecordReport(NamedTuple):
+    """The checks of one record of a bundle; the record itself is not kept."""
+
+    version: str
+    fixture: Any
+    schema: Check
+    rules: Check
+
+
 class Report(NamedTuple):
     """All checks of a verb, and the verdict that they come from."""
 
     checks: tuple[Check, ...]
     verdict: Verdict | None = None
-    per_record: tuple[tuple[Receipt, Check, Check], ...] = ()
+    per_record: tuple[RecordReport, ...] = ()
 
     def overall(self, *, strict: bool = False, warn_as_fail: bool = False) -> str:
         """pass, warn or fail."""
-        records = [check for _, schema, rules in self.per_record for check in (schema, rules)]
+        records = [check for record in self.per_record for check in (record.schema, record.rules)]
         statuses = {check.status for check in (*self.checks, *records)}
         if "fail" in statuses or ("warn" in statuses and (strict or warn_as_fail)):
             return "fail"
@@ -63,7 +72,7 @@ def verify_general(receipt: Receipt) -> Report:
         message = "a receipt 0.1.0 is Mazur's: 'bp verify mazur FILE' judges it"
         return Report((Check("schema-dispatch", "fail", message),))
     verdict = verify_receipts([receipt], bundle=False)
-    schema = _schema(receipt, receipt.deviations)
+    schema = _schema(receipt.deviations)
     return Report((schema, *_judged(verdict), _reproduced(receipt, verdict), *_canonical(verdict)), verdict)
 
 
@@ -77,7 +86,7 @@ def verify_mazur(receipt: Receipt) -> Report:
         "byte-equal-vs-golden", "pass" if same else "fail", "" if same else "the engine's bytes are not the published"
     )
     checks = (
-        _schema(receipt, found),
+        _schema(found),
         *_judged(verdict),
         _reproduced(receipt, verdict),
         golden,
@@ -90,24 +99,31 @@ def verify_mazur(receipt: Receipt) -> Report:
 
 def verify_multi(receipts: Iterable[Receipt]) -> Report:
     """Each record, and the chain between them."""
-    kept = list(receipts)
-    if not kept:
+    seen: list[tuple[str, Any, Check]] = []
+    verdict = verify_receipts(_noted(receipts, seen), bundle=True)
+    if not seen:
         raise InputError("the bundle is empty; a receipt is one JSON object on one line")
-    verdict = verify_receipts(kept, bundle=True)
     across = {9, 10, 17, 25, 26, 36}
     by_record: dict[int, list[Finding]] = {}
     for finding in verdict.findings:
         if finding.rule not in across:
             by_record.setdefault(finding.record, []).append(finding)
-    per_record = []
-    for i, receipt in enumerate(kept):
-        schema = _schema(receipt, receipt.deviations, f"[{i}]")
-        per_record.append((receipt, schema, _rules(by_record.get(i, []), verdict, f"reconcile[{i}]")))
+    per_record = tuple(
+        RecordReport(version, fixture, schema, _rules(by_record.get(i, []), verdict, f"reconcile[{i}]"))
+        for i, (version, fixture, schema) in enumerate(seen)
+    )
     chain = [finding for finding in verdict.findings if finding.rule in across]
-    return Report((_rules(chain, verdict, ACROSS), *_canonical(verdict)), verdict, tuple(per_record))
+    return Report((_rules(chain, verdict, ACROSS), *_canonical(verdict)), verdict, per_record)
 
 
-def _schema(receipt: Receipt, found: Iterable[Any], suffix: str = "") -> Check:
+def _noted(receipts: Iterable[Receipt], seen: list[tuple[str, Any, Check]]) -> Iterator[Receipt]:
+    for i, receipt in enumerate(receipts):
+        schema = _schema(receipt.deviations, f"[{i}]")
+        seen.append((receipt.version, receipt.document.get("fixture"), schema))
+        yield receipt
+
+
+def _schema(found: Iterable[Any], suffix: str = "") -> Check:
     errors = [deviation.as_json() for deviation in found]
     if not errors:
         return Check(f"schema{suffix}", "pass")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backproof.engine.scalar import Positions
 from backproof.receipt.columns import Path, written
-from backproof.rules.rule import Equation, Keys, Label, Ledger, Violation, Weak, Wrong
+from backproof.rules.rule import Equation, Keys, Label, Ledger, Read, Violation, Weak, Wrong
 from backproof.verify.verdict import Finding
 
 
@@ -24,7 +24,7 @@ class Coverage:
     claims: int = 0
 
 
-def judge_label(rule: int, record: int, claim: Label | Keys | Wrong, coverage: Coverage) -> Iterator[Finding]:
+def judge_label(rule: int, record: int, claim: Label | Keys | Wrong | Read, coverage: Coverage) -> Iterator[Finding]:
     """A label that is not what it should be, keys that are missing, too many or there twice."""
     coverage.claims += 1
     match claim:
@@ -35,6 +35,9 @@ def judge_label(rule: int, record: int, claim: Label | Keys | Wrong, coverage: C
             if claim.said != claim.expected or type(claim.said) is not type(claim.expected):
                 place = written(claim.path)
                 yield Finding(rule, record, place, claim.because, claim.said, claim.expected, id=claim.id)
+        case Read():
+            coverage.claims -= 1
+            coverage.paths.update(claim.paths)
         case Keys():
             coverage.paths.add(claim.path)
             yield from _judge_keys(rule, record, claim)
@@ -152,12 +155,13 @@ def _fold_record(findings: list[Finding], places: list[int]) -> None:
     for i in equations:
         if findings[i].rule != REPLAY:
             broken.setdefault(findings[i].column, i)
+    ends = [i for i in broken.values() if findings[i].rule not in LOSSES]
+    first = min(ends or broken.values(), default=-1)
     parent: dict[int, int] = {}
     for i in equations:
         finding = findings[i]
         if finding.rule == REPLAY:
-            local = broken.get(finding.column, min(broken.values(), default=i))
-            candidates = [local]
+            candidates = [broken.get(finding.column, first)] if broken else []
         else:
             candidates = [broken[column] for column in sorted(finding.inputs) if column in broken]
         above = [j for j in candidates if j != i and not _is_below(parent, j, i)]
@@ -168,6 +172,16 @@ def _fold_record(findings: list[Finding], places: list[int]) -> None:
 
 
 REPLAY = 14
+LOSSES = (12, 29)  # nothing else is computed from a loss
+# The order in which a step is computed, so that the first finding is the first cause; then labels, chains, digests.
+CAUSAL = (0, 19, 20, 27, 28, 8, 11, 12, 13, 1, 2, 3, 32, 18, 4, 33, 21, 22, 23, 24, 5, 6, 7, 29, 14, 9, 25, 10, 36, 26)
+
+
+def by_cause(finding: Finding) -> tuple[int, int]:
+    """Where a finding stands in a verdict: by record, then by the order of computation; labels come after numbers."""
+    place = CAUSAL.index(finding.rule) if finding.rule in CAUSAL else len(CAUSAL)
+    label = finding.rule > 0 and not finding.is_equation
+    return finding.record, place + (len(CAUSAL) + 1 if label else 0)
 
 
 def _is_below(parent: Mapping[int, int], i: int, ancestor: int) -> bool:

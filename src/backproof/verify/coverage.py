@@ -26,31 +26,31 @@ REASONS: tuple[tuple[Path, str], ...] = (
     (("attestor",), "who made and checked the file, by its own word"),
     (("source_framework",), "which framework ran, by the file's own word"),
 )
+BOUND = "bound by a digest, but not derived"
+DIGESTS = frozenset({("attestor", "bundle_root_digest")})
 DEFAULT_REASON = "no rule speaks of it"
 _TOPOLOGY = ("topology", "batch")  # read by every rule; what is wrong with them is rules 0 and 19
 
 
 def unchecked_of(shape: Shape, coverage: Coverage, *, signed: bool) -> Iterator[Unchecked]:
-    """The leaves of a shape that no claim covers. A digest over the receipt covers everything but other digests."""
+    """The leaves of a shape that no claim covers. What a digest binds is said to be bound, not true."""
     checked = coverage.paths | {shape.paths[column] for column in coverage.columns if column >= 0}
     checked -= set(coverage.weak)
     version = shape.get("schema_version")
     kind = formats.of_version(version) if version in formats.RECEIPT_VERSIONS else Record(())
     constants = set(_constants(kind, shape.template, ()))
-    for path, leaf in _leaves(shape.template, ()):
+    for path in _leaves(shape.template, ()):
         if path[0] in _TOPOLOGY or path in checked or path in constants:
             continue
-        if signed and not (path[0] == "attestor" and path[-1] == "bundle_root_digest"):
-            continue
-        if isinstance(leaf, Slot) or leaf is not None:
-            yield Unchecked(written(path), coverage.weak.get(path) or _reason(path))
+        because = coverage.weak.get(path) or _reason(path)
+        yield Unchecked(written(path), f"{BOUND}: {because}" if signed and path not in DIGESTS else because)
 
 
 def _reason(path: Path) -> str:
     return next((because for start, because in REASONS if path[: len(start)] == start), DEFAULT_REASON)
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _leaves(value: Any, path: Path) -> Iterator[Path]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(item, (*path, key))
@@ -58,7 +58,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         for i, item in enumerate(value):
             yield from _leaves(item, (*path, i))
     elif isinstance(value, TextSlot | Slot) or not isinstance(value, Mapping | list):
-        yield path, value
+        yield path
 
 
 def _constants(kind: Kind, value: Any, path: Path) -> Iterator[Path]:  # noqa: C901 - one case a kind

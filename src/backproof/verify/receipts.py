@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from backproof.receipt.columns import Columns, Shape, columns_of
 from backproof.receipt.document import Receipt
 from backproof.receipt.validation import Deviation
@@ -17,7 +19,7 @@ from backproof.rules.ball import FLOAT32
 from backproof.rules.layout import Layout
 from backproof.rules.r17_bundle_digest import PATH, BundleDigest
 from backproof.rules.rule import Ledger, Rule
-from backproof.verify.compare import Coverage, fold, judge_equation, judge_label
+from backproof.verify.compare import Coverage, by_cause, fold, judge_equation, judge_label
 from backproof.verify.coverage import unchecked_of
 from backproof.verify.verdict import MOST_FINDINGS, Finding, Unchecked, Verdict
 
@@ -84,8 +86,9 @@ class Verifier:
         return self._layouts[shape]
 
     def _equations(self, rule: Rule, ledger: Ledger, coverage: Coverage, evaluated: set[int]) -> None:
-        for claim in rule.equations(ledger):
-            self._add(judge_equation(rule.number, ledger, claim, coverage))
+        with np.errstate(all="ignore"):  # what overflows or divides by 0 has no bound, and so is never a pass
+            for claim in rule.equations(ledger):
+                self._add(judge_equation(rule.number, ledger, claim, coverage))
         if not rule.across or ledger.previous is not None or ledger.columns.size > 1:
             evaluated.add(rule.number)
 
@@ -112,7 +115,7 @@ class Verifier:
             violation = self._digest.close()
             if violation is not None:
                 self._add([Finding(17, 0, violation.path, violation.message, violation.said, violation.expected)])
-        self.findings.sort(key=lambda finding: finding.record)
+        self.findings.sort(key=by_cause)
         return Verdict(
             records=self.records,
             findings=tuple(fold(self.findings)),

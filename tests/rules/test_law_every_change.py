@@ -1,0 +1,46 @@
+"""Law: whatever is changed in a good receipt is rejected, or was listed as not checked before it was changed."""
+
+from __future__ import annotations
+
+import pytest
+from honest import receipts
+from mutate import every_change
+from subjects import subject
+
+from backproof.receipt.columns import written
+from backproof.verify import verify_receipts
+
+# Remarks that the format lets be absent: a receipt without them says less, and nothing false.
+OPTIONAL = {
+    "bias_policy.reason",
+    "bias_policy.reconciliation",
+    "metadata.url_reference",
+    "source_framework.information_uri",
+    "source_framework.extractor",
+    "attestor.import_provenance.import_timestamp",
+}
+# (subject, the record that is changed, every how many changes are tried)
+SUBJECTS = [("sgd", 0, 1), ("decay", 0, 3), ("bias", 0, 3), ("softmax", 0, 4), ("adamw", 0, 3), ("momentum", 0, 3)]
+SUBJECTS += [("nesterov", 0, 5), ("batch", 0, 5), ("imported", 0, 2), ("bundle", 2, 4), ("adam-bundle", 1, 5)]
+SUBJECTS += [("signed", 0, 2), ("signed-bundle", 1, 4), ("relu", 0, 3)]
+
+
+@pytest.mark.parametrize(("name", "record", "every"), SUBJECTS, ids=[name for name, _, _ in SUBJECTS])
+def test_every_change_is_rejected_or_listed_as_unchecked(name, record, every):
+    documents = subject(name)
+    bundle = len(documents) > 1
+    before = verify_receipts(receipts(documents), bundle=bundle)
+    unchecked = {entry.path for entry in before.unchecked}
+    escaped = []
+
+    for i, (kind, path, changed) in enumerate(every_change(documents[record])):
+        if i % every:
+            continue
+        place = written(path)
+        if (kind not in {"drop", "add", "repeat"} and place in unchecked) or (kind == "drop" and place in OPTIONAL):
+            continue
+        after = verify_receipts(receipts([*documents[:record], changed, *documents[record + 1 :]]), bundle=bundle)
+        if after.holds:
+            escaped.append((kind, place))
+
+    assert escaped == []

@@ -1,0 +1,103 @@
+"""Whatever stands in a file, the answer is a verdict or an InputError: no traceback, and never a pass by accident."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backproof.errors import InputError
+from backproof.receipt import emit
+from backproof.receipt.authoring import BUILTIN, author_mazur, author_step
+from backproof.receipt.document import as_receipt
+from backproof.verify import verify_receipts
+
+DOCUMENTS = [json.loads(emit(author_mazur())), json.loads(emit(author_step(BUILTIN["xor"]())))]
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["net", "h1", "x1", "from", "value", "units", "zz"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def paths(value, path=()):
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths(item, (*path, key))
+
+
+PATHS = [[path for path in paths(document) if path] for document in DOCUMENTS]
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_anything_anywhere_is_judged(data):
+    which = data.draw(st.integers(0, 1))
+    document = copy.deepcopy(DOCUMENTS[which])
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(PATHS[which]))
+        held = document
+        try:
+            for key in path[:-1]:
+                held = held[key]
+            held[path[-1]] = data.draw(JSON)
+        except (KeyError, IndexError, TypeError):
+            continue
+
+    verdict = verify_receipts([as_receipt(document)], bundle=data.draw(st.booleans()))
+
+    assert isinstance(verdict.holds, bool)
+
+
+@given(JSON)
+def test_any_json_is_judged_or_refused(value):
+    try:
+        verdict = verify_receipts([as_receipt(value)], bundle=True)
+    except InputError:
+        return
+
+    assert not verdict.holds
+
+
+@pytest.mark.parametrize("size", [1e300, -1e300, 1e-300])
+def test_a_number_that_overflows_every_bound_is_not_a_pass(size):
+    for key, unit in (("inputs", "x1"), ("parameters_before", "w_x1_h1"), ("targets", "y")):
+        document = copy.deepcopy(DOCUMENTS[1])
+        document[key][unit] = size
+
+        assert not verify_receipts([as_receipt(document)], bundle=False).holds
+
+
+def test_nothing_checked_is_not_a_pass():
+    assert not verify_receipts([], bundle=True).holds
+    assert not verify_receipts([as_receipt({})], bundle=False).holds
+
+
+def test_reordered_truncated_and_spliced_bundles_are_rejected():
+    steps = [json.loads(emit(author_step({**BUILTIN["xor"](), "trace_id": "a" * 32, "step_index": 0})))]
+    for index in (1, 2):
+        given = {**BUILTIN["xor"](), "trace_id": "a" * 32, "step_index": index}
+        given["parameters_before"] = steps[-1]["parameters_after"]
+        steps.append(json.loads(emit(author_step(given))))
+
+    def holds(documents):
+        return verify_receipts(map(as_receipt, documents), bundle=True).holds
+
+    assert holds(steps)
+    assert not holds([steps[0], steps[2]])
+    assert not holds([steps[1], steps[0], steps[2]])
+    assert not holds([steps[1], steps[2]])
+    assert not holds([steps[0], steps[0]])
+    cut = verify_receipts(map(as_receipt, steps[:2]), bundle=True)
+    assert any("cut off its end" in note for note in cut.notes)
