@@ -368,6 +368,9 @@ RULES: dict[str, Callable[[Writer], int]] = {
 }
 """primitive → its instructions. What is not here makes whole numbers or truth values, which are recorded decisions."""
 
+RECORDED = tuple(name for name, rule in RULES.items() if rule is _recorded)
+"""Primitives of reals whose value is a decision."""
+
 
 def translate(graph: Graph, values: Sequence[Array]) -> Writer:
     """The instructions of a graph at these values."""
