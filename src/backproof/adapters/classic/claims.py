@@ -14,9 +14,9 @@ import numpy as np
 
 from backproof.engine.scalar import FLOATS, Carrier, Domain, Optimizer, Positions, Step, run_batch, run_step
 from backproof.errors import InputError
-from backproof.receipt.authoring.checks import STATE_KEYS, check_input, check_optimizer
+from backproof.receipt.authoring.checks import STATE_KEYS, TARGET_SUM_SLACK, check_input, check_optimizer
 from backproof.receipt.authoring.step import check_batch
-from backproof.receipt.columns import Path, Shape, Slot
+from backproof.receipt.columns import Columns, Path, Shape, Slot
 from backproof.receipt.topology import Topology, topology_of
 from backproof.rules.ball import Ball, Reals
 
@@ -209,9 +209,12 @@ class Plan:
         return frozenset(places)
 
 
-def plan_of(shape: Shape, document: Mapping[str, Any]) -> Plan:
-    """The plan of a shape, from its first record: what the engine cannot run is refused."""
-    policy = document.get("bias_policy") or default_bias_policy(document)
+def plan_of(shape: Shape, document: Mapping[str, Any], *, trained: bool | None = None) -> Plan:
+    """The plan of a shape, from its first record: what the engine cannot run is refused.
+
+    Where the sidecar has no bias_policy, `trained` says whether its biases changed.
+    """
+    policy = document.get("bias_policy") or dict(TRAINED if trained else CONSTANT)
     given = {**document, "bias_policy": policy}
     topology = topology_of(given)
     batch = document.get("batch")
@@ -234,12 +237,29 @@ def plan_of(shape: Shape, document: Mapping[str, Any]) -> Plan:
     return plan
 
 
-def default_bias_policy(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether biases are trained, where a sidecar does not say: they are if one of its own changed."""
-    topology, before, after = document["topology"], document["parameters_before"], document["parameters_after"]
-    biases = [p["id"] for p in topology["parameters"] if p["role"].endswith("_bias")]
-    trained = topology["bias_sharing"] == "per_neuron" and any(before.get(b) != after.get(b) for b in biases)
-    return dict(TRAINED if trained else CONSTANT)
+def biases_changed(columns: Columns, document: Mapping[str, Any]) -> list[bool]:
+    """For each record, whether it trained biases of its own: one of them changed."""
+    topology = document["topology"]
+    if topology["bias_sharing"] != "per_neuron":
+        return [False] * columns.size
+    names = [p["id"] for p in topology["parameters"] if p["role"].endswith("_bias")]
+    places = [
+        [columns.shape.column(root, name) for name in names] for root in ("parameters_before", "parameters_after")
+    ]
+    before, after = (columns.numbers[:, np.array(place, dtype=np.intp)] for place in places)
+    return list((before != after).any(axis=1).tolist())
+
+
+def check_targets(plan: Plan, numbers: Reals, position: int) -> None:
+    """Targets of a cross entropy are probabilities in every record."""
+    if plan.topology.loss != "cross_entropy_softmax":
+        return
+    roots: list[Path] = [("per_sample", sample, "targets") for sample in plan.samples] or [("targets",)]
+    for root in roots:
+        total = numbers[:, plan.columns(*((*root, unit) for unit in plan.topology.units["output"]))].sum(axis=1)
+        for row in np.flatnonzero(np.abs(total - 1.0) > TARGET_SUM_SLACK)[:1]:
+            place = f"step {position + int(row)}: {'.'.join(map(str, root))}"
+            raise InputError(f"{place} sum to {total[row]}, but a cross entropy needs probabilities that sum to 1")
 
 
 # Their texts are part of the bytes of a receipt whose sidecar says nothing about biases.

@@ -10,23 +10,25 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import BinaryIO
 
-from backproof.adapters.classic.claims import floats, plan_of
+from backproof.adapters.classic.claims import biases_changed, check_targets, floats, plan_of
 from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers
 from backproof.adapters.classic.observer import Origin, Writer
-from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single, stream
+from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single
+from backproof.adapters.classic.streams import Readable, StreamReader
 from backproof.errors import InputError
-from backproof.receipt import reading, source_digest
+from backproof.receipt import source_digest
 from backproof.receipt.columns import Columns, Shape, columns_of
-from backproof.rules.ball import Reals
 
 FRAMEWORKS = ("pytorch", "jax", "tensorflow")
-BLOCK_BYTES = 4 * 1024 * 1024  # sidecar text held at once
-MOST_ROWS = 1024
+MOST_IN_MEMORY = 32 * 1024 * 1024  # of a stream and of its receipts, each
 MOST_SHOWN = 1000  # disagreements kept; the rest is counted
+Writers = dict[tuple[Shape, bool | None], Writer]
 _DIGEST_GOES = b'},"metadata":{'  # the end of the attestor; within a string the quotes would be escaped
 
 
@@ -73,92 +75,142 @@ def import_sidecar(content: bytes, request: Request, where: str = "sidecar") -> 
     """The receipt of one sidecar, and how it compares with the engine."""
     sidecar = single(content, where, request.framework)
     (columns,) = columns_of([as_receipt(sidecar)])
-    imported = Imported(steps=1)
-    writer, derived, passed = _judged(columns, sidecar, request.origin(source_digest(content)), imported)
-    (line,) = writer.lines(columns.numbers, derived, passed, 0)
+    imported = Imported()
+    line = b"".join(_lines(columns, sidecar, request.origin(source_digest(content)), imported, {}))
     return line, imported
 
 
 def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str = "stream") -> Imported:
     """The receipts of a stream, written to `out` once all of it is judged."""
-    with tempfile.TemporaryFile() as spool, tempfile.TemporaryFile() as lines:
+    with Aside() as spool, Aside() as lines, ThreadPoolExecutor(max_workers=1) as beside:
         source_hash = _digest_of(source, spool)
         imported = Imported()
         bundle = hashlib.sha256()
-        for block in _judged_blocks(spool, request, source_hash, imported, where):
-            for line in block:
-                bundle.update(line)
-                lines.write(line)
-        if imported.steps == 0:
+
+        def finish(block: bytes) -> None:
+            bundle.update(block)
+            lines.write(block)
+
+        waiting: Future[None] | None = None
+        for block in _judged_blocks(source if spool.size == 0 else spool, request, source_hash, imported, where):
+            if waiting is not None:
+                waiting.result()  # one block at a time is hashed while the next one is judged
+            waiting = beside.submit(finish, block)
+        if waiting is None:
             raise InputError(f"{where}: is empty; a stream has one sidecar a line")
+        waiting.result()
         imported.digest = f"sha256:{bundle.hexdigest()}"
-        lines.seek(0)
-        for line in lines:
-            out.write(with_bundle_digest(line, imported.digest))
+        for block in lines.blocks():
+            out.write(with_bundle_digest(block, imported.digest))
     return imported
 
 
-def with_bundle_digest(line: bytes, digest: str) -> bytes:
-    """A receipt's line with the digest of its bundle as the last key of its attestor."""
-    attestor, rest = line.split(_DIGEST_GOES, 1)
-    return b"".join((attestor, f',"bundle_root_digest":"{digest}"'.encode(), _DIGEST_GOES, rest))
+def with_bundle_digest(lines: bytes, digest: str) -> bytes:
+    """Receipts with the digest of their bundle as the last key of each attestor."""
+    return lines.replace(_DIGEST_GOES, f',"bundle_root_digest":"{digest}"'.encode() + _DIGEST_GOES)
 
 
-def _digest_of(source: BinaryIO, spool: BinaryIO) -> str:
-    """Copy a stream aside, and give the digest that every one of its receipts names."""
+class Aside:
+    """Bytes set aside in the blocks in which they came: in memory while they are few, then in a temporary file."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115 - closed by __exit__
+        self._sizes: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return sum(self._sizes)
+
+    def write(self, block: bytes) -> None:
+        """Set one block aside."""
+        self._file.write(block)
+        self._sizes.append(len(block))
+
+    def rewind(self) -> None:
+        """Begin again at the first block."""
+        self._file.seek(0)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        return self._file.read(size)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The blocks, one in memory at a time."""
+        self.rewind()
+        for size in self._sizes:
+            yield self._file.read(size)
+
+    def __enter__(self) -> Aside:  # noqa: PYI034 - of this module alone
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _digest_of(source: BinaryIO, spool: Aside) -> str:
+    """The digest that every receipt of a stream names; what cannot be read twice is set aside meanwhile."""
     digest = hashlib.sha256()
+    again = source.seekable()
+    begin = source.tell() if again else 0
     while chunk := source.read(1 << 20):
         digest.update(chunk)
-        spool.write(chunk)
-    spool.seek(0)
+        if not again:
+            spool.write(chunk)
+    if again:
+        source.seek(begin)
+    else:
+        spool.rewind()
     return f"sha256:{digest.hexdigest()}"
 
 
 def _judged_blocks(
-    spool: BinaryIO, request: Request, source_hash: str, imported: Imported, where: str
-) -> Iterator[list[bytes]]:
-    writers: dict[Shape, Writer] = {}
+    source: Readable, request: Request, source_hash: str, imported: Imported, where: str
+) -> Iterator[bytes]:
+    """The lines of a stream, many together, without the digest of their bundle."""
+    writers: Writers = {}
+    reader = StreamReader(request.framework, where)
     origin: Origin | None = None
-    sidecars = stream(reading.lines(spool, where), where, request.framework)
-    for columns, first in _blocks(sidecars):
+    for columns, first in reader.blocks(source):
         if origin is None:
             trace_id = first.document.get("trace_id") or source_hash[7:39]
             origin = request.origin(source_hash, multi=True, trace_id=trace_id)
-        writer, derived, passed = _judged(columns, first, origin, imported, writers)
-        yield writer.lines(columns.numbers, derived, passed, imported.steps)
-        imported.steps += columns.size
+        yield from _lines(columns, first, origin, imported, writers)
 
 
-def _blocks(sidecars: Iterator[Sidecar]) -> Iterator[tuple[Columns, Sidecar]]:
-    """Blocks of one shape, each with its first sidecar."""
-    held: dict[int, Sidecar] = {}
+def _lines(columns: Columns, first: Sidecar, origin: Origin, imported: Imported, writers: Writers) -> Iterator[bytes]:
+    """Judge one block, and write it."""
+    for trained, part in _by_biases(columns, first):
+        key = (columns.shape, trained)
+        if key not in writers:
+            try:
+                writers[key] = Writer(Expected(plan_of(columns.shape, first.document, trained=trained)), origin)
+            except InputError as error:
+                raise InputError(f"{first.where}: {error}") from error
+        writer = writers[key]
+        plan = writer.expected.plan
+        check_targets(plan, part.numbers, part.positions[0])
+        derived = derived_numbers(plan, floats(plan, part.numbers))
+        found = compare(writer.expected, part, derived, origin.tolerance)
+        imported.note(part.positions[0], found)
+        imported.steps += part.size
+        yield from writer.lines(part.numbers, derived, [not entries for entries in found], part.positions[0])
 
-    def receipts() -> Iterator[object]:
-        for position, sidecar in enumerate(sidecars):
-            held[position] = sidecar
-            yield as_receipt(sidecar)
 
-    for columns in columns_of(receipts(), 64):  # type: ignore[arg-type]
-        yield columns, held[columns.positions[0]]
-        for position in columns.positions:
-            del held[position]
-
-
-def _judged(
-    columns: Columns, first: Sidecar, origin: Origin, imported: Imported, writers: dict[Shape, Writer] | None = None
-) -> tuple[Writer, Reals, list[bool]]:
-    writers = {} if writers is None else writers
-    if columns.shape not in writers:
-        try:
-            plan = plan_of(columns.shape, first.document)
-        except InputError as error:
-            raise InputError(f"{first.where}: {error}") from error
-        writers[columns.shape] = Writer(Expected(plan), origin)
-    writer = writers[columns.shape]
-    derived = derived_numbers(writer.expected.plan, floats(writer.expected.plan, columns.numbers))
-    found = compare(writer.expected, columns, derived, origin.tolerance)
-    imported.note(imported.steps if origin.multi else 0, found)
-    return writer, derived, [not entries for entries in found]
+def _by_biases(columns: Columns, first: Sidecar) -> Iterator[tuple[bool | None, Columns]]:
+    """A block in runs of records that train their biases and that do not, where its sidecars do not say which."""
+    if "bias_policy" in first.document:
+        yield None, columns
+        return
+    changed = biases_changed(columns, first.document)
+    begin = 0
+    for trained, run in groupby(changed):
+        end = begin + sum(1 for _ in run)
+        part = Columns(
+            columns.shape, columns.numbers[begin:end], columns.texts[begin:end], columns.positions[begin:end]
+        )
+        yield trained, part
+        begin = end
 
 
 def _now() -> str:

@@ -6,15 +6,19 @@ A receipt's text is made once a shape, with holes for its numbers; each record t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from backproof.adapters.classic.claims import Plan
 from backproof.adapters.classic.differential import Expected, Tolerance
+from backproof.adapters.classic.templates import WriteTemplate
 from backproof.receipt.authoring.builtin import numeric_policy
 from backproof.receipt.authoring.step import CONVENTION, schema_version
-from backproof.receipt.columns import Slot
+from backproof.receipt.columns import Path, Slot
 from backproof.receipt.emission import EmissionError, emit
 from backproof.receipt.numbers import NumberRangeError, canonical_number
 from backproof.rules.ball import Reals
@@ -32,7 +36,7 @@ IDENTITIES = {
 MATCHED = "engine_recompute_matched_within_tolerance"
 DISAGREED = "engine_recompute_disagreed"
 FIRST_HOLE = 1_000_000  # seven digits: a number that no other place of a receipt can have
-STEP_MARK = "\\u0000"  # where a stream's fixture has the number of its step
+STEP_MARK = b"\\u0000"  # where a stream's fixture has the number of its step
 _HOLE = re.compile(rb"(?<=[:,\[])([1-9]\d{6})(?:\.00)?(?=[,}\]])")
 
 
@@ -54,24 +58,6 @@ class Origin:
         return self.fixture or f"{self.framework}-imported-{'multi-step' if self.multi else 'step'}"
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """A receipt's text in pieces; between two of them stands a number, of which column."""
-
-    texts: tuple[str, ...]
-    holes: tuple[int, ...]  # columns: the sidecar's own, then the derived ones, then the index
-    whole: tuple[bool, ...]
-
-    def line(self, numbers: list[float]) -> bytes:
-        """One record: the texts, and between them its numbers."""
-        parts = [self.texts[0]]
-        for text, hole, whole in zip(self.texts[1:], self.holes, self.whole, strict=True):
-            value = numbers[hole]
-            parts.append(str(int(value)) if whole else canonical_number(value))
-            parts.append(text)
-        return "".join(parts).encode()
-
-
 class Writer:
     """The receipts of one shape: matched or disagreed, each with its own text."""
 
@@ -81,44 +67,48 @@ class Writer:
         shape = expected.plan.shape
         self._derived_from = len(shape.paths) + 1  # the last column of a block is the NaN of what is missing
         self._index = self._derived_from + len(expected.places)
-        self._pieces: dict[bool, Pieces] = {}
+        self._templates: dict[bool, WriteTemplate] = {}
 
-    def lines(self, numbers: Reals, derived: Reals, passed: list[bool], first_index: int) -> list[bytes]:
-        """The canonical lines of a block, without the digest of the bundle."""
-        lines = []
-        for row, ok in enumerate(passed):
-            held = [
-                *numbers[row].tolist(),
-                *derived[row].tolist(),
-                float(first_index + row),
-                float(first_index + row + 1),
-            ]
+    def lines(self, numbers: Reals, derived: Reals, passed: list[bool], first_index: int) -> Iterator[bytes]:
+        """The canonical lines of a block, as many together as share a text; without the digest of the bundle."""
+        index = np.arange(first_index, first_index + len(passed), dtype=np.float64)[:, None]
+        held = np.concatenate([numbers, derived, index, index + 1.0], axis=1)
+        row = 0
+        for ok, run in groupby(passed):
+            following = row + sum(1 for _ in run)
+            yield self._together(self._template(ok), held[row:following])
+            row = following
+
+    def _together(self, template: WriteTemplate, rows: Reals) -> bytes:
+        written = template.write(rows)
+        return b"".join(self._one(template, row.tolist()) for row in rows) if written is None else written[0]
+
+    def _one(self, template: WriteTemplate, numbers: list[float]) -> bytes:
+        """One record in Python: the texts, and between them its numbers."""
+        parts = [template.texts[0]]
+        for text, hole, whole in zip(template.texts[1:], template.holes, template.whole, strict=True):
             try:
-                lines.append(self._text(ok).line(held))
+                parts.append((str(int(numbers[hole])) if whole else canonical_number(numbers[hole])).encode())
             except NumberRangeError as error:
-                place = self._place_of(held)
-                step = f"step {first_index + row}: " if self.origin.multi else ""
+                place = ".".join(map(str, self._paths[hole]))
+                step = f"step {int(numbers[self._index])}: " if self.origin.multi else ""
                 raise EmissionError(f"{step}{place}: {error}; receipts up to 0.8.0 cannot carry it") from error
-        return lines
+            parts.append(text)
+        return b"".join(parts)
 
-    def _place_of(self, held: list[float]) -> str:
-        paths = [*self.expected.plan.shape.paths, ("missing",), *self.expected.places, ("step_index",), ("step",)]
-        for path, value in zip(paths, held, strict=True):
-            try:
-                canonical_number(value)
-            except NumberRangeError:
-                if path != ("missing",):
-                    return ".".join(map(str, path))
-        return "a number"
+    @property
+    def _paths(self) -> tuple[Path, ...]:
+        own = (*self.expected.plan.shape.paths, ("missing",))
+        return (*own, *self.expected.places, ("step_index",), ("step",))
 
-    def _text(self, passed: bool) -> Pieces:
-        if passed not in self._pieces:
+    def _template(self, passed: bool) -> WriteTemplate:
+        if passed not in self._templates:
             document = receipt_document(self.expected, self.origin, passed, self._derived_from, self._index)
-            self._pieces[passed] = _cut(document, self._index)
-        return self._pieces[passed]
+            self._templates[passed] = _cut(document, self._index)
+        return self._templates[passed]
 
 
-def _cut(document: dict[str, Any], index: int) -> Pieces:
+def _cut(document: dict[str, Any], index: int) -> WriteTemplate:
     """Emit a receipt whose numbers are the names of their own columns, and cut it at them."""
     slots: list[int] = []
     text = emit(_filled(document, slots))
@@ -127,11 +117,11 @@ def _cut(document: dict[str, Any], index: int) -> Pieces:
     whole = tuple(not found.group().endswith(b".00") for found in _HOLE.finditer(text))
     if not set(holes) <= set(slots):
         raise EmissionError("a label of the sidecar looks like a number of the receipt; change it")
-    texts = tuple(part.decode() for part in parts[::2])
+    texts = tuple(parts[::2])
     before, mark, after = texts[0].rpartition(STEP_MARK)
     if not mark:
-        return Pieces(texts, holes, whole)
-    return Pieces((before, after, *texts[1:]), (index, *holes), (True, *whole))
+        return WriteTemplate(texts, holes, whole)
+    return WriteTemplate((before, after, *texts[1:]), (index, *holes), (True, *whole))
 
 
 def _filled(value: Any, slots: list[int]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,43 +54,34 @@ def single(content: bytes, where: str, framework: str) -> Sidecar:
     return Sidecar(document, where)
 
 
-def stream(lines: Iterable[tuple[int, bytes]], where: str, framework: str) -> Iterator[Sidecar]:
-    """The sidecars of a stream, one line each, that belong to one run; one in memory at a time."""
-    first: dict[str, Any] | None = None
-    for index, (number, line) in enumerate(lines):
-        place = f"{where}, line {number}"
-        document = _parsed(line, place)
-        judge_in_stream(document, place)
-        if first is None:
-            _judge_framework(document, place, framework)
-            first = document
-        judge_run(document, first, index, place)
-        yield Sidecar(document, place)
-
-
-def judge_in_stream(document: dict[str, Any], place: str) -> None:
-    """What a sidecar of a stream must be by itself."""
+def in_stream(line: bytes, place: str) -> Sidecar:
+    """One line of a stream, judged by itself."""
+    document = _parsed(line, place)
     _judge(document, place)
     said = document["format"]
     if said not in STREAM_FORMATS:
         raise InputError(f"{place}: {said} has no place in a stream; 'bp import FRAMEWORK FILE' reads it")
     _judge_keys(document, place)
+    return Sidecar(document, place)
 
 
-def judge_run(document: Mapping[str, Any], first: Mapping[str, Any], index: int, place: str) -> None:
+def judge_run(sidecar: Sidecar, first: Sidecar, framework: str, position: int) -> None:
     """What ties a sidecar to the first of its stream: framework, trace and its place in it."""
+    place, document, began = sidecar.where, sidecar.document, first.document
+    if sidecar is first:
+        _judge_framework(document, place, framework)
     for key in ("name", "version"):
-        said, wanted = document["source_framework"][key], first["source_framework"][key]
+        said, wanted = document["source_framework"][key], began["source_framework"][key]
         if said != wanted:
             raise InputError(f"{place}: source_framework.{key} is {said!r}, the stream began with {wanted!r}")
-    if document.get("trace_id") != first.get("trace_id"):
-        said, wanted = document.get("trace_id"), first.get("trace_id")
+    if document.get("trace_id") != began.get("trace_id"):
+        said, wanted = document.get("trace_id"), began.get("trace_id")
         raise InputError(f"{place}: trace_id is {said!r}, the stream began with {wanted!r}; a stream is one trace")
     step = document.get("step_index")
-    if (step is None) != ("step_index" not in first):
+    if (step is None) != ("step_index" not in began):
         raise InputError(f"{place}: some records have a step_index and others do not; give it to all or to none")
-    if step is not None and step != index:
-        raise InputError(f"{place}: step_index is {step}, its place in the stream is {index}")
+    if step is not None and step != position:
+        raise InputError(f"{place}: step_index is {step}, its place in the stream is {position}")
 
 
 def as_receipt(sidecar: Sidecar) -> Receipt:
