@@ -79,6 +79,8 @@ _quotients = np.frompyfunc(_quotient, 2, 1)
 def _integer_power(a: Any, b: Any) -> int | Fraction:
     if Fraction(b).denominator != 1:
         raise DomainError(f"{a} to the power {b} is not rational in general; only whole exponents are exact")
+    if a == 0 and b < 0:
+        raise DomainError(f"0 to the power {b}, which has no exact value")
     return rational(Fraction(a) ** int(b))
 
 

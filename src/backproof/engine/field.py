@@ -8,6 +8,7 @@ field element, the same for equal arguments. Decisions (comparisons, argmax, ...
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,16 @@ def total_of(x: Array, axis: Any) -> Array:
 
 def element(value: float) -> int:
     """A number of a graph as a field element: every finite float is a fraction of whole numbers."""
-    if not math.isfinite(value):
-        raise DomainError(f"{value} has no counterpart in a finite field")
-    top, bottom = float(value).as_integer_ratio()
-    return top * pow(bottom, -1, P) % P
+    try:
+        fraction = Fraction(value.item() if isinstance(value, np.generic) else value)
+    except (TypeError, ValueError, OverflowError):
+        raise DomainError(f"{value!r} has no counterpart in a finite field") from None
+    return fraction.numerator * pow(fraction.denominator, -1, P) % P
+
+
+def _whole(x: Any) -> Array:
+    """Whole numbers and truth values as field elements."""
+    return np.asarray(np.mod(x.astype(np.int64), P), dtype=np.uint64)
 
 
 class FieldKernels(NumPyKernels):
@@ -159,10 +166,17 @@ class FieldKernels(NumPyKernels):
     # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def leaf(self, given: Any, kind: str) -> Array:
-        found = np.asarray(given)
-        if kind != "real" or found.dtype == np.uint64:
-            return found.astype(self.kinds[kind])
-        return np.vectorize(element, otypes=[np.uint64])(found.astype(np.float64))
+        if kind != "real":
+            return super().leaf(given, kind)
+        try:
+            found = np.asarray(given)
+        except ValueError as error:
+            raise DomainError(f"cannot read {type(given).__name__} as field elements: {error}") from None
+        if found.dtype == np.uint64:
+            return reduce(found)
+        if found.dtype.kind in "iu":
+            return _whole(found)
+        return np.vectorize(element, otypes=[np.uint64])(found)
 
     def array(self, value: Array) -> Any:
         return value
@@ -183,7 +197,7 @@ class FieldKernels(NumPyKernels):
         if to not in self.kinds or x.dtype == self.kinds[to]:
             return x
         if to == "real":
-            return np.where(x.astype(np.int64) < 0, P - np.abs(x.astype(np.int64)), x.astype(np.int64)).astype(np.uint64)
+            return _whole(x)
         if x.dtype == np.uint64:
             return (self._mixed("cast", x) & np.uint64(1)).astype(self.kinds[to])
         return x.astype(self.kinds[to])
@@ -240,8 +254,8 @@ class FieldKernels(NumPyKernels):
         return self._decision_named("greater")(a, b)
 
     def argsort(self, x: Array, axis: int, *, descending: bool, stable: bool) -> Any:
-        del descending, stable
-        return np.argsort(self._mixed("argsort", x), axis=axis, kind="stable")
+        del stable
+        return np.argsort(self._mixed(f"argsort {descending}", x), axis=axis, kind="stable")
 
     def add_rows(self, where: Any, rows: Array, size: int) -> Array:
         low = np.zeros((size, rows.shape[1]), dtype=np.uint64)
