@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from backproof.errors import BackproofError as BackproofError
+    from backproof.receipt import hash_receipt as hash_receipt
+    from backproof.receipt import read_receipt as read_receipt
+    from backproof.receipt import read_receipts as read_receipts
+    from backproof.receipt import write_receipt as write_receipt
     from backproof.session import Session as Session
+    from backproof.verify import verify_receipt as verify_receipt
 
 __version__ = "0.1.0"
 
@@ -15,9 +20,23 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "BackproofError": "backproof.errors",
     "Session": "backproof.session",
+    "hash_receipt": "backproof.receipt",
+    "read_receipt": "backproof.receipt",
+    "read_receipts": "backproof.receipt",
+    "verify_receipt": "backproof.verify",
+    "write_receipt": "backproof.receipt",
 }
 
-__all__ = ["BackproofError", "Session", "__version__"]
+__all__ = [
+    "BackproofError",
+    "Session",
+    "__version__",
+    "hash_receipt",
+    "read_receipt",
+    "read_receipts",
+    "verify_receipt",
+    "write_receipt",
+]
 
 
 def __getattr__(name: str) -> Any:

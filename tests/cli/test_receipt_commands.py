@@ -1,0 +1,196 @@
+"""The verbs on receipts, from their command line to their exit code."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from backproof.cli import main
+from backproof.receipt import emit
+from backproof.receipt.authoring import BUILTIN, author_mazur, author_step
+
+
+@pytest.fixture
+def bp(capsys, monkeypatch):
+    def call(*arguments, given=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        code = main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def mazur(tmp_path):
+    file = tmp_path / "mazur.jsonl"
+    file.write_bytes(emit(author_mazur()))
+    return file
+
+
+@pytest.fixture
+def broken(tmp_path):
+    document = json.loads(emit(author_mazur()))
+    document["updates"][4]["gradient"] *= 1.001
+    file = tmp_path / "broken.jsonl"
+    file.write_text(json.dumps(document))
+    return file
+
+
+@pytest.fixture
+def run(tmp_path):
+    given, lines = {**BUILTIN["xor"](), "trace_id": "a" * 32}, []
+    for index in range(3):
+        document = author_step({**given, "step_index": index})
+        given["parameters_before"] = document["parameters_after"]
+        lines.append(emit(document))
+    file = tmp_path / "run.jsonl"
+    file.write_bytes(b"".join(lines))
+    return file
+
+
+@pytest.mark.parametrize("name", ["mazur", "xor", "iris"])
+def test_generate_check_finds_the_published_bytes(bp, name):
+    assert bp("generate", name, "--check", "--json") == (0, '{"ok":true}\n', "")
+
+
+def test_generate_writes_what_verify_reads(bp, tmp_path):
+    file = tmp_path / "out.jsonl"
+
+    assert bp("generate", "xor", "--out", file)[0] == 0
+    assert bp("verify", file)[0] == 0
+    assert bp("verify", "general", file)[0] == 0
+    assert bp("reconcile", "receipt", file) == (0, "", "")
+    assert bp("validate", file) == (0, "valid\n", "")
+
+
+def test_a_scaffold_generates_the_built_in_receipt(bp, tmp_path):
+    config, out = tmp_path / "in.json", tmp_path / "out.jsonl"
+
+    assert bp("scaffold", "topology", "--topology", "iris", "--out", config)[0] == 0
+    assert bp("validate-input", config) == (0, "valid\n", "")
+    assert bp("generate", "from-config", config, "--out", out)[0] == 0
+
+    assert hashlib.sha256(out.read_bytes()).hexdigest().startswith("fe0ca041e7089636")
+    assert bp("generate", "from-config", config, "--out", out, "--check")[0] == 0
+    out.write_bytes(out.read_bytes().replace(b"iris", b"Iris"))
+    code, text, _ = bp("generate", "from-config", config, "--out", out, "--check", "--json")
+    assert code == 1
+    assert json.loads(text)["drift_offset"] > 0
+
+
+def test_verify_mazur_judges_the_built_in_receipt_by_default(bp, mazur):
+    for arguments in (["verify", "mazur", "--json"], ["verify", "mazur", mazur, "--json", "--strict"]):
+        code, out, _ = bp(*arguments)
+        report = json.loads(out)["report"]
+        assert code == 0
+        assert report["overall"] == "pass"
+        assert [check["name"] for check in report["checks"]] == [
+            "schema",
+            "reconcile",
+            "engine-reproduce",
+            "byte-equal-vs-golden",
+            "fixture-status",
+            "published-anchor-drift",
+        ]
+
+
+def test_a_broken_gradient_is_the_first_cause_and_the_rest_follows(bp, broken):
+    code, out, _ = bp("verify", broken, "--json")
+
+    failures = json.loads(out)["failures"]
+    assert code == 1
+    assert (failures[0]["rule"], failures[0]["field_path"]) == (4, "updates[4].gradient")
+    assert all("cascade_of_rule" in failure for failure in failures[1:])
+
+
+@pytest.mark.parametrize("verb", [["verify"], ["verify", "mazur"], ["reconcile", "receipt"]])
+def test_a_failure_is_readable(bp, broken, verb):
+    code, out, err = bp(*verb, broken)
+
+    assert code == 1
+    assert "updates[4].gradient" in out + err
+    assert "Traceback" not in err
+
+
+def test_a_run_is_verified_as_a_chain(bp, run, tmp_path):
+    assert bp("verify", run)[0] == 0
+    code, out, _ = bp("verify", "multi", run, "--json")
+    assert (code, json.loads(out)["report"]["record_count"]) == (0, 3)
+
+    gap = tmp_path / "gap.jsonl"
+    lines = run.read_bytes().splitlines(keepends=True)
+    gap.write_bytes(lines[0] + lines[2])
+    code, out, _ = bp("verify", "multi", gap, "--json")
+    rules = {row["rule"] for row in json.loads(out)["report"]["cross_record_checks"][0]["evidence"]}
+    assert code == 1
+    assert {9, 10} <= rules
+
+
+def test_standard_input_is_a_file(run, mazur):
+    for kind, file in (([], run), (["multi"], run), (["mazur"], mazur)):
+        command = [sys.executable, "-m", "backproof", "verify", *kind, "-"]
+        assert subprocess.run(command, input=file.read_bytes(), capture_output=True, check=False).returncode == 0
+
+
+def test_validation_names_every_deviation(bp, tmp_path):
+    document = json.loads(emit(author_mazur()))
+    del document["loss"]
+    document["step"] = 0
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(document))
+
+    code, out, _ = bp("validate", file, "--json")
+
+    assert code == 1
+    assert [e["keyword"] for e in json.loads(out)["errors"]] == ["required", "minimum"]
+    assert "error at /step: must be >= 1" in bp("validate", file)[2]
+
+
+@pytest.mark.parametrize(
+    "verb", [["verify"], ["verify", "multi"], ["validate"], ["reconcile", "receipt"], ["validate-input"]]
+)
+def test_what_cannot_be_read_is_exit_2_in_both_modes(bp, verb, tmp_path):
+    code, _, err = bp(*verb, tmp_path / "nowhere.json")
+    assert (code, err.startswith("bp: ")) == (2, True)
+
+    code, out, _ = bp(*verb, tmp_path / "nowhere.json", "--json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "ENOENT")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["verify"], ["verify", "general"], ["generate"], ["scaffold", "topology"], ["explain", "99"]]
+)
+def test_wrong_usage_is_exit_3(bp, arguments):
+    assert bp(*arguments)[0] == 3
+
+
+def test_a_sidecar_is_pointed_at_import(bp, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"format": "framework-trace.v0.1.0"}')
+
+    code, _, err = bp("verify", file)
+
+    assert code == 2
+    assert "bp import" in err
+
+
+def test_what_is_not_canonical_is_a_warning_and_with_strict_a_failure(bp, tmp_path, mazur):
+    file = tmp_path / "pretty.json"
+    file.write_text(json.dumps(json.loads(mazur.read_text()), indent=1))
+
+    assert bp("verify", file)[0] == 0
+    assert bp("verify", file, "--strict")[0] == 1
+
+
+def test_the_tables_print(bp):
+    assert bp("rules")[1].count("\n") == len(json.loads(bp("rules", "--json")[1]))
+    assert "replay" in bp("explain", "14")[1]
+    assert bp("explain", "replay")[1] == bp("explain", "14")[1]
+    assert json.loads(bp("schema", "receipt.v0.5.0")[1])["title"] == "receipt.v0.5.0"
+    assert "framework-trace.v0.8.0" in bp("schema")[1]
