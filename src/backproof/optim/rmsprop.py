@@ -1,0 +1,52 @@
+"""RMSprop: each element by the root of the running mean of its squares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from backproof.ir.build import Ref
+from backproof.optim.arithmetic import DECAY, EPS, LR, MAXIMIZE, blend, directed, root_beside, still, taken
+from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, flag
+
+SQUARE, MEAN, BUFFER = "square_avg", "grad_avg", "momentum_buffer"
+
+
+def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
+    """v ← α·v + (1 − α)·g²; d = √v + ε, centered √(v − ḡ²) + ε; b ← μ·b + g/d; p ← p − η·b."""
+    g = directed(gradient, parameter, hyper)
+    square = blend(state[SQUARE], g * g, hyper["alpha"])
+    kept, spread, seen = {SQUARE: square}, square, [gradient, state[SQUARE]]
+    if hyper["weight_decay"]:
+        seen.append(parameter)
+    if hyper["centered"]:
+        kept[MEAN] = mean = blend(state[MEAN], g, hyper["alpha"])
+        spread = square - mean * mean
+        seen.append(state[MEAN])
+    scaled = g / (root_beside(spread, still(*seen)) + hyper["eps"])
+    if hyper["momentum"]:
+        kept[BUFFER] = scaled = hyper["momentum"] * state[BUFFER] + scaled
+    return taken(parameter, -hyper["lr"] * scaled, kept)
+
+
+RMSPROP = Optimizer(
+    "rmsprop",
+    "v ← α·v + (1 − α)·g²; d = √v + ε, centered √(v − ḡ²) + ε; b ← μ·b + g/d; p ← p − η·b, with g + λ·p for g",
+    "Tieleman & Hinton 2012, Lecture 6.5; Graves 2013, Generating sequences with recurrent neural networks, for centered",
+    step,
+    (
+        replace(LR, default=1e-2),
+        Hyper("alpha", 0.99, "α, how much of the running means is kept", 0.0, 1.0),
+        EPS,
+        DECAY,
+        Hyper("momentum", 0.0, "μ, how much of the buffer is kept", 0.0),
+        flag("centered", "by the variance: the running mean of gradients, squared, is taken off"),
+        MAXIMIZE,
+    ),
+    (
+        Field(SQUARE, "v, the running mean of squares"),
+        Field(BUFFER, "b, the momentum", kept=lambda hyper, shape: hyper["momentum"] > 0),
+        Field(MEAN, "ḡ, the running mean of gradients", kept=lambda hyper, shape: bool(hyper["centered"])),
+    ),
+    ("ε outside the root", "the learning rate multiplies the buffer", "decay is L2: part of the gradient"),
+)

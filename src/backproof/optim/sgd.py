@@ -1,0 +1,44 @@
+"""Stochastic gradient descent with momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backproof.ir.build import Ref
+from backproof.optim.arithmetic import DECAY, LR, MAXIMIZE, directed, room, taken
+from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, flag
+
+BUFFER = "momentum_buffer"
+
+
+def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
+    """b ← μ·b + (1 − τ)·g, with b = g on the first step; p ← p − η·b, or with Nesterov p − η·(g + μ·b)."""
+    g, momentum = directed(gradient, parameter, hyper), hyper["momentum"]
+    if not momentum:
+        return taken(parameter, -hyper["lr"] * g, {})
+    old = state.get(BUFFER)
+    buffer = g if old is None else momentum * old + (1.0 - hyper["dampening"]) * g
+    direction = g + momentum * buffer if hyper["nesterov"] else buffer
+    return taken(parameter, -hyper["lr"] * room(direction), {BUFFER: buffer})
+
+
+SGD = Optimizer(
+    "sgd",
+    "b ← μ·b + (1 − τ)·(g + λ·p); p ← p − η·b, or with Nesterov p − η·(g + μ·b)",
+    "Polyak 1964, Some methods of speeding up the convergence of iteration methods; Sutskever et al. 2013",
+    step,
+    (
+        LR,
+        Hyper("momentum", 0.0, "μ, how much of the buffer is kept", 0.0),
+        Hyper("dampening", 0.0, "τ, how much of the gradient the buffer leaves out"),
+        DECAY,
+        flag("nesterov", "look ahead: g + μ·b in place of b"),
+        MAXIMIZE,
+    ),
+    (Field(BUFFER, "b, the momentum", start=None, kept=lambda hyper, shape: bool(hyper["momentum"])),),
+    (
+        "the first step takes b = g: dampening is skipped there",
+        "the learning rate multiplies the buffer, it is not part of it",
+        "decay is L2: part of the gradient, and so of the momentum",
+    ),
+)
