@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.receipt.document import Receipt
+from backproof.receipt.document import Receipt, as_receipt
+from backproof.receipt.reading import parse
+from backproof.receipt.validation import Deviation
 
 Path = tuple[str | int, ...]
 MOST_ROWS = 1024  # records held at once
+MOST_BYTES = 4 * 1024 * 1024  # of text that they were read from
 
 # Numbers below these keys belong to the shape: they are sizes and policies, the same in every record of a run.
 STATIC = frozenset({"topology", "numeric_policy", "batch"})
@@ -93,6 +96,24 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
+class Lines:
+    """The bytes that records were read from, without their line feeds."""
+
+    data: bytes
+    spans: NDArray[np.int64]
+    numbers: NDArray[np.int64]  # of the lines, from 1
+    where: str
+
+    def __getitem__(self, row: int) -> bytes:
+        begin, end = self.spans[row].tolist()
+        return self.data[begin:end]
+
+    def place(self, row: int) -> str:
+        """Where a record stands."""
+        return f"{self.where}, line {self.numbers[row]}"
+
+
+@dataclass(frozen=True, eq=False)
 class Columns:
     """Some records of one shape. The last column of `numbers` is NaN: what is missing."""
 
@@ -101,6 +122,10 @@ class Columns:
     texts: tuple[tuple[str, ...], ...]
     positions: tuple[int, ...]  # of each record in its bundle, from 0
     receipts: tuple[Receipt, ...] = field(default=())
+    deviations: tuple[tuple[int, Deviation], ...] = ()  # from the format, by row
+    canonical: NDArray[np.bool_] | None = None  # records known to have come in their canonical bytes
+    exponents: NDArray[np.int8] | None = None  # of ten, of each number of canonical records; -128 for 0
+    lines: Lines | None = None
 
     def text(self, row: int, *path: str | int) -> str | None:
         """A free text of one record."""
@@ -115,6 +140,16 @@ class Columns:
             return self.receipts[row].document
         filled: dict[str, Any] = _filled(self.shape.template, self.numbers[row], self.texts[row])
         return filled
+
+    def is_canonical(self, row: int) -> bool:
+        """Whether a record came in its canonical bytes; one that came in none did."""
+        if self.canonical is not None and self.canonical[row]:
+            return True
+        if self.receipts:
+            return not self.receipts[row].source or self.receipts[row].is_canonical
+        if self.lines is None:
+            return True
+        return as_receipt(parse(self.lines[row]), self.lines[row]).is_canonical
 
     @property
     def size(self) -> int:
@@ -140,36 +175,52 @@ def written(path: Path) -> str:
     return text
 
 
+class Shapes:
+    """The shapes met so far. Two documents have the same one if they differ in numbers and free texts alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Shape] = {}
+
+    def of(self, document: Mapping[str, Any]) -> tuple[Flat, Shape]:
+        """A document taken apart, and its shape."""
+        flat = Flat()
+        template = flat.take(document, ())
+        signature = repr(template)
+        if signature not in self._known:
+            self._known[signature] = Shape(template, tuple(flat.paths), tuple(flat.text_paths))
+        return flat, self._known[signature]
+
+
 def columns_of(receipts: Iterable[Receipt], most_rows: int = MOST_ROWS) -> Iterator[Columns]:
     """The records of a bundle in order; a new block begins where the shape changes or a block is full."""
-    shapes: dict[str, Shape] = {}
-    rows: list[tuple[list[float], list[str], int, Receipt]] = []
+    shapes = Shapes()
+    rows: list[tuple[Flat, int, Receipt]] = []
     current: Shape | None = None
+    size = 0
     for position, receipt in enumerate(receipts):
-        flat = _Flat()
-        template = flat.take(receipt.document, ())
-        signature = repr(template)
-        shape = shapes.get(signature)
-        if shape is None:
-            shape = shapes[signature] = Shape(template, tuple(flat.paths), tuple(flat.text_paths))
-        if rows and (shape is not current or len(rows) == most_rows) and current is not None:
+        flat, shape = shapes.of(receipt.document)
+        full = len(rows) == most_rows or size > MOST_BYTES
+        if rows and (shape is not current or full) and current is not None:
             yield _block(current, rows)
-            rows = []
+            rows, size = [], 0
         current = shape
-        rows.append((flat.numbers, flat.texts, position, receipt))
+        rows.append((flat, position, receipt))
+        size += len(receipt.source)
     if rows and current is not None:
         yield _block(current, rows)
 
 
-def _block(shape: Shape, rows: list[tuple[list[float], list[str], int, Receipt]]) -> Columns:
+def _block(shape: Shape, rows: list[tuple[Flat, int, Receipt]]) -> Columns:
     numbers = np.full((len(rows), len(shape.paths) + 1), np.nan)
-    for i, (values, *_) in enumerate(rows):
-        numbers[i, :-1] = values
-    texts = tuple(tuple(row[1]) for row in rows)
-    return Columns(shape, numbers, texts, tuple(row[2] for row in rows), tuple(row[3] for row in rows))
+    for i, (flat, *_) in enumerate(rows):
+        numbers[i, :-1] = flat.numbers
+    texts = tuple(tuple(flat.texts) for flat, *_ in rows)
+    receipts = tuple(receipt for *_, receipt in rows)
+    deviations = tuple((i, deviation) for i, receipt in enumerate(receipts) for deviation in receipt.deviations)
+    return Columns(shape, numbers, texts, tuple(position for _, position, _ in rows), receipts, deviations)
 
 
-class _Flat:
+class Flat:
     """One walk through a document: its template, numbers and free texts."""
 
     def __init__(self) -> None:

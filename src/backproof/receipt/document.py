@@ -72,7 +72,7 @@ def read_document(path: str) -> Receipt:
 def read_documents(source: str | Path | BinaryIO) -> Iterator[Receipt]:
     """The documents of a bundle, validated but not refused."""
     if isinstance(source, str | Path):
-        with _open(str(source)) as stream:
+        with open_bundle(str(source)) as stream:
             yield from _documents(stream, "standard input" if source == "-" else str(source))
     else:
         yield from _documents(source, getattr(source, "name", "bundle"))
@@ -81,7 +81,7 @@ def read_documents(source: str | Path | BinaryIO) -> Iterator[Receipt]:
 def read_any(path: str) -> Iterator[Receipt]:
     """The documents of a file, whether it holds one over several lines or one a line; one in memory at a time."""
     where = "standard input" if path == "-" else path
-    with _open(path) as stream:
+    with open_bundle(path) as stream:
         rows = reading.lines(stream, where)
         for number, line in rows:
             place = f"{where}, line {number}"
@@ -142,7 +142,8 @@ def _documents(stream: BinaryIO, where: str) -> Iterator[Receipt]:
         yield as_receipt(reading.parse(line, place), line, place)
 
 
-def _open(path: str) -> BinaryIO:
+def open_bundle(path: str) -> BinaryIO:
+    """A file, or standard input for `-`, as bytes."""
     if path == "-":
         import sys
 

@@ -64,11 +64,14 @@ def lines(source: BinaryIO, where: str) -> Iterator[tuple[int, bytes]]:
     while line := source.readline(MOST_BYTES + 1):
         number += 1
         if len(line) > MOST_BYTES:
-            raise ReadingError(
-                "INPUT_TOO_LARGE", f"{where}, line {number}: longer than one record may be ({MOST_BYTES} bytes)"
-            )
+            raise too_long(where, number)
         if line.strip():
             yield number, line
+
+
+def too_long(where: str, line: int) -> ReadingError:
+    """A line that is longer than a record may be."""
+    return ReadingError("INPUT_TOO_LARGE", f"{where}, line {line}: longer than one record may be ({MOST_BYTES} bytes)")
 
 
 def read_bytes(path: str) -> bytes:

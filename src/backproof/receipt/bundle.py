@@ -1,0 +1,236 @@
+"""A bundle as columns, straight from its bytes: lines that fit the skeleton of a line before them are scanned natively.
+
+Every other line goes through the strict reader and lends its skeleton to the lines that follow. What comes out is what
+`columns_of(read_documents(...))` gives, cut into other blocks; what is refused is refused by the strict reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from backproof.receipt import native, reading
+from backproof.receipt.columns import MOST_ROWS, Columns, Flat, Lines, Shape, Shapes, columns_of
+from backproof.receipt.document import Receipt, as_receipt, open_bundle, read_documents
+from backproof.receipt.limits import Limits, limits_of
+from backproof.receipt.native import Scan
+from backproof.receipt.skeleton import Skeleton, skeleton_of
+from backproof.receipt.validation import Deviation
+
+CHUNK = 4 * 1024 * 1024  # bytes read at once; a block of records is at most that long, if a record is not
+MOST_SKELETONS = 8  # that a line is tried against, the latest first
+
+
+def read_columns(source: str | Path | BinaryIO) -> Iterator[Columns]:
+    """The records of a bundle (a file, `-`, or a stream) in order, some of one shape at a time."""
+    scan = native.scanner()
+    if scan is None:
+        yield from columns_of(read_documents(source))
+    elif isinstance(source, str | Path):
+        where = "standard input" if str(source) == "-" else str(source)
+        with open_bundle(str(source)) as stream:
+            yield from _Reader(where, scan).read(stream)
+    else:
+        yield from _Reader(getattr(source, "name", "bundle"), scan).read(source)
+
+
+@dataclass(eq=False)
+class _Kind:
+    """A shape with what is known of its records."""
+
+    shape: Shape
+    limits: Limits
+    sound: bool  # whether a record within the limits has no deviation
+
+
+class _Block:
+    """Rows of one shape under construction, all from one chunk of bytes."""
+
+    def __init__(self, kind: _Kind, data: bytes, most: int) -> None:
+        self.kind, self.data, self.most = kind, data, most
+        columns, texts = len(kind.shape.paths), len(kind.shape.text_paths)
+        self.numbers = np.empty((most, columns + 1))
+        self.numbers[:, -1] = np.nan
+        self.exponents = np.empty((most, columns + 1), dtype=np.int8)
+        self.exponents[:, -1] = native.ZERO
+        self.spans = np.zeros((most, 2), dtype=np.int64)
+        self.text_spans = np.zeros((most, texts, 2), dtype=np.int64)
+        self.canonical = np.zeros(most, dtype=np.bool_)
+        self.repeated = np.zeros(most, dtype=np.bool_)
+        self.numbered = np.zeros(most, dtype=np.int64)
+        self.texts: list[tuple[str, ...]] = []
+        self.strict: dict[int, Receipt] = {}  # rows that the strict reader read
+        self.size = 0
+        arrays = (self.numbers, self.exponents, self.spans, self.text_spans, self.canonical, self.repeated)
+        self.struct = native.BlockStruct(*(array.ctypes.data for array in arrays), columns + 1, most)
+
+    def scanned(self, rows: int, skeleton: Skeleton, first_line: int) -> None:
+        """Take over what the scanner wrote up to `rows`."""
+        begin = self.size
+        self.numbered[begin:rows] = np.arange(first_line, first_line + rows - begin)
+        self.canonical[begin:rows] &= skeleton.canonical
+        zero = self.kind.limits.dropped_if_zero
+        if zero.size:
+            self.canonical[begin:rows] &= (self.numbers[begin:rows, zero] != 0.0).all(axis=1)
+        if begin - 1 in self.strict:
+            self.repeated[begin] = False  # the texts of the row before are not where its spans say
+        new = begin + np.flatnonzero(~self.repeated[begin:rows])
+        if begin < rows and self.repeated[begin]:
+            self.texts += [self.texts[-1]] * (int(new[0] if new.size else rows) - begin)
+        for row, following in zip(new.tolist(), [*new[1:].tolist(), rows], strict=True):
+            texts = tuple(self.data[a:b].decode("ascii") for a, b in self.text_spans[row].tolist())
+            self.texts += [texts] * (following - row)
+        self.size = rows
+
+    def read(self, receipt: Receipt, flat: Flat, span: tuple[int, int], line: int) -> None:
+        """Add a row that the strict reader read."""
+        row = self.size
+        self.numbers[row, :-1] = flat.numbers
+        self.texts.append(tuple(flat.texts))
+        self.spans[row] = span
+        self.numbered[row] = line
+        self.canonical[row] = receipt.is_canonical
+        self.strict[row] = receipt
+        self.size = row + 1
+
+    def columns(self, first: int, where: str) -> Columns:
+        """The block as columns; its first record stands at `first` in the bundle."""
+        size = self.size
+        lines = Lines(self.data, self.spans[:size], self.numbered[:size], where)
+        canonical = self.canonical[:size]
+        return Columns(
+            self.kind.shape,
+            self.numbers[:size],
+            tuple(self.texts),
+            tuple(range(first, first + size)),
+            deviations=tuple(self._deviations(lines)),
+            canonical=canonical,
+            exponents=self.exponents[:size] if not self.strict and canonical.all() else None,
+            lines=lines,
+        )
+
+    def _deviations(self, lines: Lines) -> Iterator[tuple[int, Deviation]]:
+        """Rows beyond the limits are validated one by one."""
+        suspect = ~self.kind.limits.within(self.numbers[: self.size]) | (not self.kind.sound)
+        before: tuple[str, ...] | None = None
+        for row, texts in enumerate(self.texts):
+            if texts is not before and texts != before:
+                admitted, before = self.kind.limits.admits(texts), texts
+            suspect[row] |= not admitted
+        for row in np.flatnonzero(suspect).tolist():
+            receipt = self.strict.get(row) or as_receipt(reading.parse(lines[row], lines.place(row)))
+            for deviation in receipt.deviations:
+                yield row, deviation
+
+
+class _Reader:
+    """One bundle being read."""
+
+    def __init__(self, where: str, scan: Scan) -> None:
+        self.where = where
+        self.scan = scan
+        self.shapes = Shapes()
+        self.kinds: dict[Shape, _Kind] = {}
+        self.skeletons: list[Skeleton] = []  # the latest first
+        self.block: _Block | None = None
+        self.records = 0  # in the blocks before this one
+        self.line = 1  # the number of the next line
+
+    def read(self, stream: BinaryIO) -> Iterator[Columns]:
+        """All blocks of a stream."""
+        rest = b""
+        while chunk := stream.read(CHUNK):
+            data = rest + chunk if rest else chunk
+            end = yield from self._take(data, final=False)
+            yield from self._flush()
+            rest = data[end:]
+            if len(rest) > reading.MOST_BYTES:
+                raise reading.too_long(self.where, self.line)
+        yield from self._take(rest, final=True)
+        yield from self._flush()
+
+    def _take(self, data: bytes, *, final: bool) -> Generator[Columns, None, int]:
+        """The lines of a chunk; returns where an incomplete one begins."""
+        at = 0
+        while at < len(data):
+            if self.skeletons:
+                at, stop = yield from self._scanned(self.skeletons[0], data, at, final=final)
+                if stop == native.FULL:
+                    continue
+                if stop == native.MORE:
+                    break
+            end = data.find(b"\n", at) + 1 or (len(data) if final else 0)
+            if not end:
+                break
+            if end - at > reading.MOST_BYTES:
+                raise reading.too_long(self.where, self.line)
+            at = yield from self._line(data, at, end)
+        return at
+
+    def _scanned(
+        self, skeleton: Skeleton, data: bytes, at: int, *, final: bool
+    ) -> Generator[Columns, None, tuple[int, int]]:
+        """Scan on from `at`; returns where the scan stopped, and why."""
+        kind = self.kinds[skeleton.shape]
+        block = yield from self._block_for(kind, data, (len(data) - at) // skeleton.least + 1)
+        rows, stop = self.scan(skeleton.struct, block.struct, data, at, len(data), block.size, final=final)
+        if rows > block.size:
+            self.line += rows - block.size
+            block.scanned(rows, skeleton, self.line - (rows - block.size))
+            at = min(int(block.spans[rows - 1, 1]) + 1, len(data))
+        return at, stop
+
+    def _line(self, data: bytes, at: int, end: int) -> Generator[Columns, None, int]:
+        """One line that does not fit the latest skeleton; returns where the next begins."""
+        line = data[at:end]
+        if not line.strip():
+            self.line += 1
+            return end
+        for i, skeleton in enumerate(self.skeletons):
+            if i and self._fits(skeleton, line):
+                self.skeletons.insert(0, self.skeletons.pop(i))
+                return at
+        place = f"{self.where}, line {self.line}"
+        receipt = as_receipt(reading.parse(line, place), line, place)
+        flat, shape = self.shapes.of(receipt.document)
+        kind = self._kind_of(shape, receipt)
+        skeleton_made = skeleton_of(line.rstrip(b"\n"), receipt.document, shape, kind.limits)
+        if skeleton_made is not None and self._fits(skeleton_made, line):
+            self.skeletons = [skeleton_made, *self.skeletons[: MOST_SKELETONS - 1]]
+            return at
+        block = yield from self._block_for(kind, data, (len(data) - at) // len(line) + 1)
+        block.read(receipt, flat, (at, at + len(line.rstrip(b"\n"))), self.line)
+        self.line += 1
+        return end
+
+    def _fits(self, skeleton: Skeleton, line: bytes) -> bool:
+        scratch = _Block(self.kinds[skeleton.shape], line, 1)
+        rows, _ = self.scan(skeleton.struct, scratch.struct, line, 0, len(line), 0, final=True)
+        return rows == 1
+
+    def _kind_of(self, shape: Shape, receipt: Receipt) -> _Kind:
+        kind = self.kinds.get(shape)
+        if kind is None:
+            kind = self.kinds[shape] = _Kind(shape, limits_of(shape), sound=False)
+        if not kind.sound and not receipt.deviations:
+            kind.sound = True
+        return kind
+
+    def _block_for(self, kind: _Kind, data: bytes, most: int) -> Generator[Columns, None, _Block]:
+        """The block that takes rows of a kind; another one is finished first."""
+        block = self.block
+        if block is not None and (block.kind is not kind or block.size == block.most):
+            yield from self._flush()
+        if self.block is None:
+            self.block = _Block(kind, data, min(most, MOST_ROWS))
+        return self.block
+
+    def _flush(self) -> Iterator[Columns]:
+        block, self.block = self.block, None
+        if block is not None and block.size:
+            yield block.columns(self.records, self.where)
+            self.records += block.size
