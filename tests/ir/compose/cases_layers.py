@@ -56,7 +56,6 @@ def training(setting, shape, **params):
         trained,
         params,
         ours=lambda *x: trained_mine(*x, **params),
-        quiet=0 in shape,
         order=1 if 0 in shape else 2,
     )
 

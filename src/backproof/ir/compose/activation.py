@@ -10,23 +10,30 @@ from backproof.ir.build import Ref
 from backproof.ir.compose.axes import split
 from backproof.ir.compose.record import Composition
 
+STEEP = 20.0  # where 1 + eˣ is eˣ in float32, and eˣ is far from overflowing
+
 
 def softplus(x: Ref, beta: float = 1.0, threshold: float | None = 20.0) -> Ref:
     """ln(1 + e^(βx))/β; x itself where βx exceeds the threshold."""
     D = x.builder
     z = x if beta == 1 else x * beta
-    positive = z > 0.0
-    # The smaller of z and −z: its exponential cannot overflow, and its derivative at 0 is one side's, so that the sum is smooth.
-    small = D.where(positive, -z, z)
-    found = D.relu(z) + D.log1p(D.exp(small))
-    if beta != 1:
-        found = found / beta
-    return found if threshold is None else D.where(z > threshold, x, found)
+    top = STEEP if threshold is None else threshold
+    steep = z > top
+    # What is not chosen is held at the threshold, so that it cannot overflow and the two sides meet.
+    flat = D.log1p(D.exp(D.where(steep, z.constant(top), z)))
+    if threshold is not None:
+        return D.where(steep, x, flat if beta == 1 else flat / beta)
+    found = D.where(steep, z + D.log1p(D.exp(-D.where(steep, z, z.constant(top)))), flat)
+    return found if beta == 1 else found / beta
 
 
 def logsigmoid(x: Ref) -> Ref:
-    """ln σ(x)."""
-    return -softplus(-x, threshold=None)
+    """ln σ(x) = min(x, 0) − ln(1 + e^(−|x|))."""
+    D = x.builder
+    negative = x < 0.0
+    # The smaller of x and −x: its derivative at 0 is one side's, so that the whole is smooth there.
+    small = D.where(negative, x, -x)
+    return D.where(negative, x, x.constant(0.0)) - D.log1p(D.exp(small))
 
 
 def silu(x: Ref) -> Ref:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from backproof.errors import GraphError
 from backproof.ir.build import Ref
-from backproof.ir.compose.activation import softplus
+from backproof.ir.compose.activation import logsigmoid, softplus
 from backproof.ir.compose.choose import clamp, where
 from backproof.ir.compose.record import Composition
 from backproof.ir.compose.reduce import mean, total
@@ -82,10 +82,14 @@ def bce_with_logits_loss(
     reduction: Reduction = "mean",
 ) -> Ref:
     """−p·t·ln σ(x) − (1 − t)·ln(1 − σ(x)), with weight p on what is true."""
-    cost = softplus(-x, threshold=None)
+    rises = softplus(x, threshold=None) - target * x
+    falls = (1.0 - target) * x - logsigmoid(x)
     if pos_weight is not None:
-        cost = (1.0 + (pos_weight - 1.0) * target) * cost
-    losses = (1.0 - target) * x + cost
+        extra = (pos_weight - 1.0) * target * logsigmoid(x)
+        rises, falls = rises - extra, falls - extra
+    # The same number twice, for kernels compute it in one way and its slope, σ(x) − t, in the other: the value and its bound are
+    # the second's, the derivatives the first's, and what lies between is 0 but for rounding.
+    losses = rises + x.builder.stop_gradient(falls - rises)
     return reduced(losses if weight is None else losses * weight, reduction)
 
 

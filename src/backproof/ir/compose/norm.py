@@ -17,15 +17,37 @@ def standardised(x: Ref, axes: tuple[int, ...], eps: float) -> Ref:
     return off * spread(x.builder.rsqrt(mean(off * off, axes) + eps), x, axes)
 
 
+def _by_channel(
+    x: Ref, axes: tuple[int, ...], channels: tuple[int, ...], weight: Ref | None, bias: Ref | None, eps: float
+) -> Ref:
+    """Standardised over axes; then scaled and shifted by a weight and a bias that lie along the axes `channels`.
+
+    Kernels compute x·scale + (bias − mean·scale). To round as they do, mean·scale is added and taken away again, as a constant: so
+    that derivatives are those of (x − mean)·scale + bias, which lose nothing where the mean is large.
+    """
+    if 0 in x.shape:  # of nothing there is no mean, and nothing to take it from
+        return x
+    D, inner = x.builder, tuple(axis for axis in axes if axis not in channels)
+    outer = tuple(axis for axis in range(len(x.shape)) if axis not in inner)
+    shape = tuple(x.shape[axis] for axis in outer)
+
+    def lie(value: Ref, along_axes: tuple[int, ...]) -> Ref:
+        return D.broadcast(value, shape=shape, axes=tuple(outer.index(axis) for axis in along_axes))
+
+    stays = tuple(axis for axis in range(len(x.shape)) if axis not in axes)
+    centre = mean(x, axes)
+    off = x - spread(centre, x, axes)
+    scale = lie(D.rsqrt(mean(off * off, axes) + eps), stays)
+    scale = scale if weight is None else lie(weight, channels) * scale
+    moved = D.stop_gradient(lie(centre, stays) * scale)
+    shift = -moved if bias is None else lie(bias, channels) - moved
+    return (off * spread(scale, x, inner) + spread(moved, x, inner)) + spread(shift, x, inner)
+
+
 def _scaled(x: Ref, weight: Ref | None, bias: Ref | None) -> Ref:
     """By one weight and one bias for each of the last axes."""
     y = x if weight is None else x * weight
     return y if bias is None else y + bias
-
-
-def _scaled_channels(x: Ref, weight: Ref | None, bias: Ref | None, axis: int = 1) -> Ref:
-    y = x if weight is None else x * along(weight, x, axis)
-    return y if bias is None else y + along(bias, y, axis)
 
 
 def _last_axes(x: Ref, normalized_shape: int | Sequence[int], *given: Ref | None) -> tuple[int, ...]:
@@ -92,7 +114,7 @@ def batch_norm(
     del momentum  # of the running statistics, which `batch_norm_running` computes
     if not training:
         return _by_running(x, (running_mean, running_var), weight, bias, eps)
-    return _scaled_channels(standardised(x, _all_but_channels(x), eps), weight, bias)
+    return _by_channel(x, _all_but_channels(x), (1,), weight, bias, eps)
 
 
 def batch_norm_running(x: Ref, running_mean: Ref, running_var: Ref, momentum: float = 0.1) -> tuple[Ref, Ref]:
@@ -123,7 +145,7 @@ def instance_norm(
     axes = tuple(range(2, len(x.shape)))
     if not axes:
         raise GraphError(f"instance_norm takes x[batch, channels, space...], not {x.type}")
-    return _scaled_channels(standardised(x, axes, eps), weight, bias)
+    return _by_channel(x, axes, (1,), weight, bias, eps)
 
 
 def group_norm(x: Ref, num_groups: int, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5) -> Ref:
@@ -131,13 +153,14 @@ def group_norm(x: Ref, num_groups: int, weight: Ref | None = None, bias: Ref | N
     if len(x.shape) < 2 or num_groups < 1 or x.shape[1] % num_groups:
         raise GraphError(f"group_norm: {num_groups} groups of the channels (axis 1) of {x.type}")
     D, groups = x.builder, (x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
-    split = standardised(D.reshape(x, shape=groups), tuple(range(2, len(groups))), eps)
-    return _scaled_channels(D.reshape(split, shape=x.shape), weight, bias)
+    weight, bias = (None if one is None else D.reshape(one, shape=groups[1:3]) for one in (weight, bias))
+    y = _by_channel(D.reshape(x, shape=groups), tuple(range(2, len(groups))), (1, 2), weight, bias, eps)
+    return D.reshape(y, shape=x.shape)
 
 
 def batchnorm_channel_first(x: Ref, weight: Ref, bias: Ref, eps: float = 1e-6) -> Ref:
     """For each channel (axis 0) of one sample, over space."""
-    return _scaled_channels(standardised(x, tuple(range(1, len(x.shape))), eps), weight, bias, axis=0)
+    return _by_channel(x, tuple(range(1, len(x.shape))), (0,), weight, bias, eps)
 
 
 NORM = (
