@@ -1,5 +1,6 @@
-"""Every exception of backproof, drawn as a tree. An error is what the *caller* can mend; a wrong number is a
-finding in a verdict, never an exception.
+"""Every exception of backproof, drawn as a tree.
+
+An error is what the *caller* can mend; a wrong number is a finding in a verdict, never an exception.
 
     BackproofError
     ├── UsageError         what was asked for makes no sense                      exit 3

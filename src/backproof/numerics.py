@@ -1,5 +1,7 @@
 """How numbers are rounded, and when two agree: floating formats, units in the last place, and the classical error factors.
-Compares, never computes."""
+
+Compares, never computes.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Format:
         beyond = np.inf if self.infinity else np.nan
         rounded = np.where(np.abs(rounded) > self.largest, np.copysign(beyond, given), rounded)
         # The sign of zero is kept; frexp says nothing useful of what is not finite.
-        return np.where(np.isfinite(given), np.copysign(rounded, given), given if self.infinity else np.copysign(beyond, given))
+        return np.where(
+            np.isfinite(given), np.copysign(rounded, given), given if self.infinity else np.copysign(beyond, given)
+        )
 
     def ulp(self, x: ArrayLike) -> Reals:
         """The distance between the two numbers of this format around each x."""

@@ -18,7 +18,9 @@ INF = float("inf")
 
 def leaf(D: Any, numbers: Any, error: Any = None) -> Bound:
     value = D.value(numbers, real(*np.shape(numbers))).value
-    return Bound(value, *(2 * (None if error is None else np.broadcast_to(np.asarray(error, dtype=float), value.shape),)))
+    return Bound(
+        value, *(2 * (None if error is None else np.broadcast_to(np.asarray(error, dtype=float), value.shape),))
+    )
 
 
 def test_a_sum_whose_parts_overflow_has_no_bound_though_its_value_is_small() -> None:
@@ -121,7 +123,9 @@ def test_sums_in_a_wider_format_are_bounded_more_tightly() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(4, 500)), rng.normal(size=(500, 4))
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
-    narrow, wide = (D.dot_general(leaf(D, a), leaf(D, b), **params) for D in (Bounded("bfloat16"), Bounded("bfloat16", "float32")))
+    narrow, wide = (
+        D.dot_general(leaf(D, a), leaf(D, b), **params) for D in (Bounded("bfloat16"), Bounded("bfloat16", "float32"))
+    )
     assert np.all(wide.certain < narrow.certain / 50)
     assert np.all(narrow.likely < narrow.certain)
 

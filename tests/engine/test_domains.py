@@ -44,7 +44,9 @@ def test_an_unknown_domain_is_refused_with_those_that_exist() -> None:
         domain_named("complex")
 
 
-@pytest.mark.parametrize("D", [float64(), exact(), prime_field(), domain_named("bounded"), domain_named("float32")], ids=lambda D: D.name)
+@pytest.mark.parametrize(
+    "D", [float64(), exact(), prime_field(), domain_named("bounded"), domain_named("float32")], ids=lambda D: D.name
+)
 @pytest.mark.parametrize(
     ("given_value", "kind"),
     [
@@ -78,7 +80,7 @@ def test_values_do_not_go_stale_when_the_domain_computes() -> None:
 def test_evaluate_names_the_leaf_that_is_wrong() -> None:
     builder = Builder()
     graph = builder.graph(builder.neg(builder.leaf(real(2), "weight")))
-    with pytest.raises(DomainError, match="leaf weight.*real\\[2\\]"):
+    with pytest.raises(DomainError, match=r"leaf weight.*real\[2\]"):
         evaluate(graph, float64(), [[1.0]])
     with pytest.raises(DomainError, match="1 leaves, and got 0"):
         evaluate(graph, float64(), [])
@@ -135,7 +137,9 @@ def test_symbols_depend_on_name_argument_and_seed_and_on_nothing_else() -> None:
     assert not np.any(D.exp(x) == D.tanh(x))
     assert D.exp(x)[1] == D.exp(x[1:2])[0]
     assert np.all(D.exp(x) < P)
-    assert D.gt(np.arange(4000, dtype=np.uint64), np.zeros(4000, dtype=np.uint64)).mean() == pytest.approx(0.5, abs=0.05)
+    assert D.gt(np.arange(4000, dtype=np.uint64), np.zeros(4000, dtype=np.uint64)).mean() == pytest.approx(
+        0.5, abs=0.05
+    )
 
 
 # ── the rationals ───────────────────────────────────────────────────────────────────────────────────────────────────

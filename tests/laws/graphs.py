@@ -1,4 +1,4 @@
-"""Random graphs: leaves of every kind, then nodes over them, each a primitive that fits what is there; fan-out and unused values included."""
+"""Random graphs: leaves of every kind, then nodes that fit what is there; fan-out and unused values included."""
 
 from __future__ import annotations
 

@@ -100,9 +100,7 @@ class Point:
 
     def x(self, style: str = "plain") -> tuple[np.ndarray[Any, Any], ...]:
         rng = self.rng(1)
-        found = tuple(
-            sample(rng, kind, domain, style) for kind, domain in zip(self.types, self.domains, strict=True)
-        )
+        found = tuple(sample(rng, kind, domain, style) for kind, domain in zip(self.types, self.domains, strict=True))
         if style != "apart":
             return found
         # Apart from the other inputs' numbers too, and with bits to spare for a small step to be exact.

@@ -95,8 +95,7 @@ def _dot_general(a: Array, b: Array, contract: Any, batch: Any) -> Array:
                     left = dict(zip((*batch[0], *free[0], *contract[0]), (*n, *i, *k), strict=True))
                     right = dict(zip((*batch[1], *free[1], *contract[1]), (*n, *j, *k), strict=True))
                     terms.append(
-                        a[tuple(left[axis] for axis in range(a.ndim))]
-                        * b[tuple(right[axis] for axis in range(b.ndim))]
+                        a[tuple(left[axis] for axis in range(a.ndim))] * b[tuple(right[axis] for axis in range(b.ndim))]
                     )
                 found[(*n, *i, *j)] = math.fsum(terms)
     return found
@@ -115,9 +114,7 @@ def _read(x: Array, lead: tuple[int, ...], places: tuple[int, ...], dilation: tu
 def _spans(x: Array, window: Any, stride: Any, padding: Any, dilation: Any, spread: Any) -> list[int]:
     """How many windows fit along each axis, by trying them one after another."""
     found = []
-    for size, k, s, (low, high), d, between in zip(
-        x.shape[2:], window, stride, padding, dilation, spread, strict=True
-    ):
+    for size, k, s, (low, high), d, between in zip(x.shape[2:], window, stride, padding, dilation, spread, strict=True):
         length = low + high + (size + (size - 1) * (between - 1) if size else 0)
         found.append(sum(1 for begin in range(0, max(length, 0), s) if begin + (k - 1) * d < length))
     return found
@@ -133,8 +130,7 @@ def _conv(
         terms = []
         for c, *k in np.ndindex(w.shape[1:]):
             places = tuple(
-                i * t + j * d - low
-                for i, t, j, d, (low, _) in zip(s, stride, k, window_dilation, padding, strict=True)
+                i * t + j * d - low for i, t, j, d, (low, _) in zip(s, stride, k, window_dilation, padding, strict=True)
             )
             value = _read(x, (n, group * w.shape[1] + c), places, input_dilation)
             terms.append(value * w[(o, c, *k)])
@@ -205,9 +201,7 @@ def _slice(x: Array, start: Any, stop: Any, step: Any) -> Array:
 
 
 def _pad(x: Array, low: Any, high: Any, interior: Any) -> Array:
-    sizes = [
-        a + b + (n + (n - 1) * gap if n else 0) for a, b, gap, n in zip(low, high, interior, x.shape, strict=True)
-    ]
+    sizes = [a + b + (n + (n - 1) * gap if n else 0) for a, b, gap, n in zip(low, high, interior, x.shape, strict=True)]
     found = np.zeros(sizes, dtype=x.dtype)
     for at in np.ndindex(*x.shape):
         found[tuple(a + i * (gap + 1) for a, i, gap in zip(low, at, interior, strict=True))] = x[at]
@@ -302,8 +296,8 @@ SLOW: dict[str, Callable[..., Array]] = {
     "relu": _each(lambda x: x if x > 0 else 0.0),
     "abs": _each(lambda x: -x if x < 0 else x),
     "sign": _each(lambda x: (x > 0) - (x < 0)),
-    "maximum": _each(lambda a, b: a if a >= b else b),
-    "minimum": _each(lambda a, b: a if a <= b else b),
+    "maximum": _each(max),
+    "minimum": _each(min),
     "eq": _each(lambda a, b: a == b, np.bool_),
     "ne": _each(lambda a, b: a != b, np.bool_),
     "lt": _each(lambda a, b: a < b, np.bool_),

@@ -145,7 +145,9 @@ def test_errors_of_the_operands_are_carried(op: str, data: st.DataObject, style:
     with np.errstate(all="ignore"):
         wanted = B.apply(point.primitive, *bounds, **point.params)
         for _ in range(4):
-            moved = tuple(v if e is None else v + e * rng.integers(-1, 2, v.shape) for v, e in zip(x, errors, strict=True))
+            moved = tuple(
+                v if e is None else v + e * rng.integers(-1, 2, v.shape) for v, e in zip(x, errors, strict=True)
+            )
             found = D.apply(point.primitive, *values(D, moved, point.types), **point.params)
             check(op + " of errors", wanted, found.value, float32(), measured=False)
 

@@ -7,6 +7,7 @@ two extrapolations, and the rounding of the function's values divided by the ste
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def slope(function: Callable[[float], Array], noise: Array | float) -> tuple[Arr
     previous = table[-1]
     for order in range(1, HALVINGS):
         previous = table[-1]
-        table = [b + (b - a) / (4**order - 1) for a, b in zip(table, table[1:], strict=False)]
+        table = [b + (b - a) / (4**order - 1) for a, b in pairwise(table)]
     # Each extrapolation adds at most a third to the noise of a quotient, which is noise/h at the smallest step.
     return table[-1], 4 * abs(table[-1] - previous) + 4 * noise / steps[-1] + 16 * UNIT * abs(table[-1])
 
@@ -52,7 +53,9 @@ def direction(point: Point, i: int) -> Array:
 def test_the_jvp_is_the_derivative(op: str, data: st.DataObject) -> None:
     point, D = data.draw(points(op)), float64()
     x = point.x("apart")
-    y = bounded("float64").apply(point.primitive, *(bounded("float64").value(*g) for g in zip(x, point.types, strict=True)), **point.params)
+    y = bounded("float64").apply(
+        point.primitive, *(bounded("float64").value(*g) for g in zip(x, point.types, strict=True)), **point.params
+    )
     noise = 0.0 if y.certain is None else 2 * y.certain
     for i in point.differentiable:
         dx = direction(point, i)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from points import GENERATORS, Point, law, points
 from slow import SLOW
 
-from backproof.engine.domain import Domain, bounded, exact, float32, float64, namespace, prime_field
 from backproof.engine.bounded import Bound
+from backproof.engine.domain import Domain, bounded, exact, float32, float64, namespace, prime_field
 from backproof.errors import DomainError
 from backproof.ir.primitives import PRIMITIVES
 from backproof.numerics import FORMATS, gamma
@@ -67,7 +67,9 @@ def test_float64_agrees_with_the_slow_definition(op: str, data: st.DataObject, s
         return
     # Sums round as γₙ of their terms' magnitudes, and so does a product; an elementary function is within 4 units on either side.
     unit = FORMATS["float64"].unit
-    room = gamma(terms(point), unit) * magnitude(point, style) + (8 + terms(point) * (op == "prod")) * unit * abs(wanted)
+    room = gamma(terms(point), unit) * magnitude(point, style) + (8 + terms(point) * (op == "prod")) * unit * abs(
+        wanted
+    )
     room = room + (16 * unit if op == "logsumexp" else 0.0)
     assert np.all(abs(found - wanted) <= room)
 
@@ -88,7 +90,9 @@ def test_any_array_namespace_agrees_with_numpy(op: str, name: str, data: st.Data
         assert np.array_equal(found, wanted)
         return
     unit = FORMATS["float64"].unit
-    room = 2 * gamma(terms(point), unit) * magnitude(point, style) + (16 + terms(point) * (op == "prod")) * unit * abs(wanted)
+    room = 2 * gamma(terms(point), unit) * magnitude(point, style) + (16 + terms(point) * (op == "prod")) * unit * abs(
+        wanted
+    )
     assert np.all(abs(found - wanted) <= room + (32 * unit if op == "logsumexp" else 0.0))
 
 

@@ -24,7 +24,12 @@ TORCH = {
     "float8_e4m3": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
 }
-BITS = {"float16": (torch.int16, 16), "bfloat16": (torch.int16, 16), "float8_e4m3": (torch.int8, 8), "float8_e5m2": (torch.int8, 8)}
+BITS = {
+    "float16": (torch.int16, 16),
+    "bfloat16": (torch.int16, 16),
+    "float8_e4m3": (torch.int8, 8),
+    "float8_e5m2": (torch.int8, 8),
+}
 small_formats = pytest.mark.parametrize("name", BITS)
 
 
@@ -83,7 +88,9 @@ def test_rounding_is_torch_s_cast(name: str) -> None:
 )
 def test_rounding_to_eight_bits_is_that_of_ml_dtypes_beyond_the_largest_too(name: str, dtype: Any) -> None:
     rng = np.random.default_rng(2)
-    x = np.concatenate([np.ldexp(rng.uniform(-2, 2, 20_000), rng.integers(-30, 30, 20_000)), [464.0, 465.0, np.inf, -np.inf]])
+    x = np.concatenate(
+        [np.ldexp(rng.uniform(-2, 2, 20_000), rng.integers(-30, 30, 20_000)), [464.0, 465.0, np.inf, -np.inf]]
+    )
     x = x.astype(np.float32)
     with np.errstate(all="ignore"):
         assert same(FORMATS[name].round(x), x.astype(dtype).astype(np.float64))
@@ -107,7 +114,10 @@ def test_overflow_begins_half_a_unit_beyond_the_largest(name: str) -> None:
     beyond = math.inf if fmt.infinity else math.nan
     assert fmt.round(np.nextafter(edge, 0)) == fmt.largest
     # Half a unit beyond goes to even: to what would be the next power of two, but in e4m3, whose largest is even.
-    assert same(fmt.round(np.array([edge, 2 * edge, -2 * edge])), np.array([fmt.largest if not fmt.infinity else beyond, beyond, -beyond]))
+    assert same(
+        fmt.round(np.array([edge, 2 * edge, -2 * edge])),
+        np.array([fmt.largest if not fmt.infinity else beyond, beyond, -beyond]),
+    )
 
 
 @small_formats
@@ -161,7 +171,9 @@ def test_distances_beyond_all_numbers() -> None:
             assert ulp_distance(-math.inf, math.inf, fmt) >= ulp_distance(-fmt.largest, fmt.largest, fmt)
     assert ulp_distance(-1e308, 1e308, FORMATS["float64"]) == NOT_COMPARABLE
     assert ulp_distance(1.0, -1.0, FORMATS["float32"]) == 2 * 127 * 2**23
-    assert np.array_equal(ulp_distance([1.0, np.nan], [1.0 + 2.0**-23, np.inf], FORMATS["float32"]), [1, NOT_COMPARABLE])
+    assert np.array_equal(
+        ulp_distance([1.0, np.nan], [1.0 + 2.0**-23, np.inf], FORMATS["float32"]), [1, NOT_COMPARABLE]
+    )
 
 
 @settings(max_examples=200, derandomize=True, database=None, deadline=None)

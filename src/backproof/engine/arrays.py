@@ -7,9 +7,9 @@ faster. No kernel changes its operands.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,10 @@ class Kernels:
         for name in STANDARD:
             if not hasattr(type(self), name):
                 setattr(self, name, getattr(xp, name))
+
+    if TYPE_CHECKING:  # the standard's functions, and what a subclass puts in their place
+
+        def __getattr__(self, name: str) -> Callable[..., Array]: ...
 
     # ── making values ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,7 +187,9 @@ class Kernels:
         inside = (where >= 0) & (where < size)
         offset = self.reshape(self.integers(rows) * size, (rows, 1))
         flat = self.where(inside, where + offset, self.zeros((rows, count), like=where) - 1)
-        found = self.scatter_add(self.reshape(flat, (rows * count,)), self.reshape(what, (rows * count,)), 0, rows * size)
+        found = self.scatter_add(
+            self.reshape(flat, (rows * count,)), self.reshape(what, (rows * count,)), 0, rows * size
+        )
         return self.permute_dims(self.reshape(found, (*shape[:-1], size)), back)
 
 
@@ -229,7 +235,7 @@ class NumPyKernels(Kernels):
         if not any((*low, *high, *interior)):
             return x
         inner = [(n - 1) * (gap + 1) + 1 if n else 0 for n, gap in zip(x.shape, interior, strict=True)]
-        found = self.zeros([a + n + b for a, n, b in zip(low, inner, high, strict=True)], like=x)
+        found = self.zeros(tuple(a + n + b for a, n, b in zip(low, inner, high, strict=True)), like=x)
         found[tuple(slice(a, a + n, gap + 1) for a, n, gap in zip(low, inner, interior, strict=True))] = x
         return found
 

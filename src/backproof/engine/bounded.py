@@ -111,6 +111,8 @@ class Bounded(Domain):
                 known = tuple(0.0 if error is None else error for error in errors)
                 spread = _never_nan(rounding.spread(np, values, known, y))
                 spread = np.where(sum(known) == 0, 0.0, np.where(np.isinf(y) & np.isfinite(spread), 0.0, spread))
+            if rounding.absolute and self.storage.precision < FORMATS["float64"].precision:
+                spread = (0.0 if spread is None else spread) + np.full(y.shape, rounding.absolute * self.storage.unit)
             return self._rounded(y, spread, rounding.ulps) if rounding.ulps else spread
 
         return Bound(y, *self._both(x, bound_of))
@@ -241,7 +243,8 @@ class Bounded(Domain):
             grown = np.prod(size + e, axis=axes)
             relative = np.sum(np.log1p(np.where(size > 0, e / np.where(size > 0, size, 1), 0.0)), axis=axes)
             off = np.where(np.all(size > 0, axis=axes), abs(y) * np.expm1(relative), grown)
-            peak = np.prod(np.maximum(size + e, 1.0), axis=axes)  # of a partial product, and of what follows an underflow
+            # The largest that a partial product may be, and what may multiply an underflow.
+            peak = np.prod(np.maximum(size + e, 1.0), axis=axes)
             error = off * _SLACK + factor * grown + n * self.storage.underflow * peak
             return np.where(peak * (1 + factor) <= self.storage.largest, error, math.inf)
 
@@ -292,7 +295,8 @@ class Bounded(Domain):
             moved = 0 if doubt is None else int(np.count_nonzero(doubt))
             factor, grown = float(rule(n + moved, unit)), abs(updates) + (0.0 if e is None else e)
             found = run(factor * grown if e is None else e + factor * grown) + (n + moved) * self.accumulation.underflow
-            if doubt is not None:  # what is in doubt may be missing from where it is, and turn up anywhere along the axis
+            if doubt is not None:
+                # What is in doubt may be missing from where it is, and turn up anywhere along the axis.
                 found = found + (1 + factor) * _astray(primitive.name, index, doubt, grown, params["axis"])
             found = self._unless_overflow(_never_nan(found), run, [grown], n + moved + 1, 1 + factor)
             return found if self.accumulation is self.storage else self._rounded(y, found, 1.0)
@@ -306,14 +310,14 @@ class Bounded(Domain):
     _scatter_add = _scatter
     _scatter_along = _scatter
 
-    def _constant(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
+    def _constant(self, primitive: Primitive, *_: Any, **params: Any) -> Bound:
         y = primitive.forward(_KERNELS, **params)
         if y.dtype.kind != "f" or _representable(y, self.storage):
             return Bound(y)
         error = self._rounded(y, None, 1.0)
         return Bound(y, error, error)
 
-    def _cast(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], to: str) -> Bound:
+    def _cast(self, primitive: Primitive, x: tuple[Bound, ...], *_: Any, to: str) -> Bound:
         (given,) = x
         y = primitive.forward(_KERNELS, given.value, to=to)
         kind = given.value.dtype.kind

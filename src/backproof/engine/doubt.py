@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,14 @@ _KERNELS = NumPyKernels("float64")
 
 def doubt_of(name: str, values: Values, errors: list[Error], y: Any, params: Any) -> Error:
     """Where an honest execution may decide otherwise than y, given the errors of what it compares."""
-    return _DOUBTS.get(name, _comparison)(values, errors, y, params)
+    decide: Callable[..., Error] = _DOUBTS.get(name, _comparison)
+    return decide(values, errors, y, params)
 
 
 def any_doubt(errors: list[Error], shape: Shape) -> Error:
     """Where anything that went in is in doubt."""
     doubts = [error for error in errors if error is not None]
-    return reduce(np.logical_or, doubts, np.zeros(shape, dtype=np.bool_)) if doubts else None
+    return np.any([np.broadcast_to(doubt, shape) for doubt in doubts], axis=0) if doubts else None
 
 
 def _comparison(values: Values, errors: list[Error], y: Any, params: Any) -> Any:

@@ -26,9 +26,7 @@ def evaluate(graph: Graph, D: Domain, leaves: Sequence[Any]) -> list[Value]:
     return values
 
 
-def pushforward(
-    graph: Graph, D: Domain, values: Sequence[Value], tangents: Mapping[int, Value]
-) -> list[Value | None]:
+def pushforward(graph: Graph, D: Domain, values: Sequence[Value], tangents: Mapping[int, Value]) -> list[Value | None]:
     """The tangent of every value, given those of leaves; None where it is 0 because nothing arrives there."""
     found: list[Value | None] = [tangents.get(i) for i in range(len(graph.leaves))]
     for value, node in enumerate(graph.nodes, len(graph.leaves)):

@@ -214,7 +214,7 @@ def _product(a: Array, b: Array) -> Array:
     make = flint.fmpz_mat if whole else flint.fmpq_mat
     product = make(_flint(flint, a, whole=whole)) * make(_flint(flint, b, whole=whole))
     found = np.empty((a.shape[0], b.shape[1]), dtype=object)
-    table = product.tolist()
+    table: list[list[Any]] = product.tolist()
     for i, row in enumerate(table):
         for j, value in enumerate(row):
             found[i, j] = int(value) if whole else rational(Fraction(int(value.p), int(value.q)))

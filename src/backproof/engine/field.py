@@ -28,6 +28,7 @@ _LOW32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 _LIMB = 21
 _MASK = np.uint64((1 << _LIMB) - 1)
+_SPREAD = np.array(0x1234567, dtype=np.uint64)  # keeps a > b and b > a apart
 _BLOCK = 1024  # products of 21-bit limbs, summed over this many terms, stay below 2⁵³
 
 SYMBOLS = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign")
@@ -138,8 +139,8 @@ class FieldKernels(NumPyKernels):
 
     def _mixed(self, name: str, x: Array) -> Array:
         if name not in self._keys:
-            digest = np.random.SeedSequence([self.seed, *name.encode()]).generate_state(2, np.uint64)
-            self._keys[name] = digest
+            words = np.random.SeedSequence([self.seed, *name.encode()]).generate_state(2, np.uint64)
+            self._keys[name] = np.asarray(words, dtype=np.uint64)
         first, second = self._keys[name]
         with np.errstate(over="ignore"):  # NumPy speaks of it for single numbers only; here it is meant
             z = (x + first) * np.uint64(0x9E3779B97F4A7C15) ^ second
@@ -156,7 +157,7 @@ class FieldKernels(NumPyKernels):
         def decide(a: Array, b: Array) -> Any:
             if a.dtype != np.uint64:
                 return plain(a, b)  # of indices, which are numbers and not field elements
-            return (self._mixed(name, add(a, multiply(b, np.uint64(0x1234567)))) & np.uint64(1)).astype(np.bool_)
+            return (self._mixed(name, add(a, multiply(b, _SPREAD))) & np.uint64(1)).astype(np.bool_)
 
         return decide
 

@@ -1,6 +1,6 @@
 """Backpropagation as a definition. The tape loop of a session is compared with this; it shares no code with it.
 
-    gradient(v) = seed(v) + Σ over every use of v, as input i of a node u:  vjpᵢ of u, applied to gradient(u)
+gradient(v) = seed(v) + Σ over every use of v, as input i of a node u:  vjpᵢ of u, applied to gradient(u)
 """
 
 from __future__ import annotations

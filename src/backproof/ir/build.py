@@ -154,16 +154,8 @@ class Ref:
         flat = self if sizes == self.shape else self.builder.apply("reshape", self, shape=sizes)
         return self.builder.apply("broadcast", flat, shape=wanted, axes=tuple(lead + axis for axis in kept))
 
-    def _meet(self, other: Any) -> tuple[Ref, Ref]:
-        if not isinstance(other, Ref):
-            other = self.constant(other)
-        if self.shape == other.shape:
-            return self, other
-        shape = broadcast_shapes(self.shape, other.shape)
-        return self.broadcast_to(shape), other.broadcast_to(shape)
-
     def _binary(self, op: str, other: Any, *, swap: bool = False) -> Ref:
-        a, b = self._meet(other)
+        a, b = meet(self, other)
         return self.builder.apply(op, b, a) if swap else self.builder.apply(op, a, b)
 
     def __add__(self, other: Any) -> Ref:
@@ -215,6 +207,16 @@ class Ref:
         return index(self, key)
 
 
+def meet(a: Any, b: Any) -> tuple[Ref, Ref]:
+    """Two values, or a value and a number, broadcast to one shape."""
+    first = a if isinstance(a, Ref) else b
+    a, b = (x if isinstance(x, Ref) else first.constant(x) for x in (a, b))
+    if a.shape == b.shape:
+        return a, b
+    shape = broadcast_shapes(a.shape, b.shape)
+    return a.broadcast_to(shape), b.broadcast_to(shape)
+
+
 def broadcast_shapes(a: Shape, b: Shape) -> Shape:
     """The shape that both broadcast to."""
     rank = max(len(a), len(b))
@@ -264,7 +266,9 @@ def index(x: Ref, key: Any) -> Ref:
                 raise GraphError(f"a slice with step {s}; only positive steps, flip is an operation of its own")
         else:
             if isinstance(item, bool) or not hasattr(item, "__index__"):
-                raise GraphError(f"cannot index {x.type} by {type(item).__name__}; only by whole numbers, slices and `...`")
+                raise GraphError(
+                    f"cannot index {x.type} by {type(item).__name__}; only by whole numbers, slices and `...`"
+                )
             a = operator.index(item)
             if not -size <= a < size:
                 raise GraphError(f"index {a} of axis {axis} of {x.type}")

@@ -25,6 +25,9 @@ class Rounds:
 
     spread: Callable[..., Any]
     ulps: float = 1.0
+    absolute: float = 0.0
+    """Units of roundoff by which a result is off besides, whatever its size: for functions that libraries approximate to a fixed
+    error where speed counts. In float64 they are computed exactly enough."""
 
 
 @dataclass(frozen=True)

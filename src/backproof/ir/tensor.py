@@ -28,7 +28,7 @@ class Tensor:
         kind = {"f": "real", "i": "int", "u": "int", "b": "bool"}.get(array.dtype.kind)
         if kind is None:
             raise GraphError(f"a constant is made of numbers or truth values, not of {array.dtype}")
-        exact = np.ascontiguousarray(array, dtype=_DTYPES[kind])
+        exact: np.ndarray[Any, Any] = np.ascontiguousarray(array, dtype=_DTYPES[kind])
         return cls(kind, tuple(int(size) for size in array.shape), exact.tobytes())
 
     @property

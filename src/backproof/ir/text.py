@@ -1,10 +1,10 @@
 """A graph as text and as JSON, and back; and the digest that names it.
 
-    %0 x = leaf : real[2,3]
-    %1 w = leaf : real[3,4]
-    %2 = dot_general(%0, %1, contract=[[1], [0]], batch=[[], []]) : real[2,4]
-    %3 y = tanh(%2) : real[2,4]
-    output %3
+%0 x = leaf : real[2,3]
+%1 w = leaf : real[3,4]
+%2 = dot_general(%0, %1, contract=[[1], [0]], batch=[[], []]) : real[2,4]
+%3 y = tanh(%2) : real[2,4]
+output %3
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _tensor(kind: str, numbers: Any, shape: Any) -> Tensor:
     if len(flat) != given.size:
         raise GraphError(f"a tensor of shape {shape} with {len(flat)} numbers")
     try:
-        array = np.array(flat, dtype={"real": np.float64, "int": np.int64, "bool": np.bool_}[kind])
+        array: np.ndarray[Any, Any] = np.array(
+            flat, dtype={"real": np.float64, "int": np.int64, "bool": np.bool_}[kind]
+        )
     except OverflowError:
         raise GraphError(f"a tensor of kind {kind} holds a number that is too large") from None
     return Tensor.of(array.reshape(given.shape))
@@ -114,7 +116,12 @@ def _graph(data: Any) -> Graph:
     leaves, nodes = [], []
     for i, leaf in enumerate(expect.list(data["leaves"], "leaves")):
         expect.keys(leaf, f"leaves[{i}]", {"type", "name"})
-        leaves.append(Leaf(Type.parse(expect.text(leaf["type"], f"leaves[{i}].type")), expect.text(leaf["name"], f"leaves[{i}].name")))
+        leaves.append(
+            Leaf(
+                Type.parse(expect.text(leaf["type"], f"leaves[{i}].type")),
+                expect.text(leaf["name"], f"leaves[{i}].name"),
+            )
+        )
     for i, node in enumerate(expect.list(data["nodes"], "nodes")):
         place = f"nodes[{i}]"
         expect.keys(node, place, {"op", "arguments", "params", "name"})
@@ -163,7 +170,9 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
+        raise ValueError(
+            f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one object"
+        )
     return found
 
 
@@ -193,36 +202,35 @@ def to_text(graph: Graph) -> str:
 
 
 def _printable(name: str) -> str:
-    return name if _NAME.fullmatch(name) else json.dumps(name).replace(" ", "\\u0020").replace("=", "\\u003d").replace("(", "\\u0028")
+    return (
+        name
+        if _NAME.fullmatch(name)
+        else json.dumps(name).replace(" ", "\\u0020").replace("=", "\\u003d").replace("(", "\\u0028")
+    )
 
 
 def from_text(text: str) -> Graph:
     """The graph that `to_text` wrote."""
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    last = _OUTPUTS.fullmatch(lines[-1][1]) if lines else None
+    if last is None:
+        raise InputError("the text does not end with its line of outputs, 'output %0 %1'; it was cut short, or changed")
+    outputs = tuple(int(found[1:]) for found in last[1].split())
     leaves: list[Leaf] = []
     nodes: list[Node] = []
-    outputs: tuple[int, ...] | None = None
     types: list[Type] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        if outputs is not None:
-            raise InputError(f"line {number}: after the line of outputs comes {line[:80]!r}; it must be the last")
-        if (last := _OUTPUTS.fullmatch(line)) is not None:
-            outputs = tuple(int(found[1:]) for found in last[1].split())
-            continue
+    for number, line in lines[:-1]:
         match = _LINE.fullmatch(line)
         if match is None or int(match[1]) != len(types):
             raise InputError(f"line {number}: expected '%{len(types)} = op(...) : type', found {line[:80]!r}")
         name = _read_name(number, match[2] or "")
         types.append(Type.parse(match[5]))
-        if match[3] == "leaf":
-            if nodes:
-                raise InputError(f"line {number}: a leaf after a node; all leaves come first")
-            leaves.append(Leaf(types[-1], name))
-        else:
+        if match[3] != "leaf":
             nodes.append(_read_node(number, match[3], match[4] or "", name))
-    if outputs is None:
-        raise InputError("the text ends without its line of outputs; it was cut short")
+        elif nodes:
+            raise InputError(f"line {number}: a leaf after a node; all leaves come first")
+        else:
+            leaves.append(Leaf(types[-1], name))
     graph = Graph(tuple(leaves), tuple(nodes), outputs)
     for value, (said, found) in enumerate(zip(types, graph.types, strict=True)):
         if said != found:

@@ -28,7 +28,9 @@ class Type:
         if any(not isinstance(size, int) or isinstance(size, bool) or size < 0 for size in self.shape):
             raise GraphError(f"a shape is made of whole numbers from 0 on, not {self.shape!r}")
         if len(self.shape) > MOST_AXES or math.prod(max(size, 1) for size in self.shape) >= 2**63:
-            raise GraphError(f"a value has at most {MOST_AXES} axes and 2⁶³ − 1 numbers; this is larger: {str(self.shape)[:60]}")
+            raise GraphError(
+                f"a value has at most {MOST_AXES} axes and 2⁶³ − 1 numbers; this is larger: {str(self.shape)[:60]}"
+            )
 
     def __str__(self) -> str:
         return f"{self.kind}[{','.join(map(str, self.shape))}]"

@@ -21,6 +21,4 @@ FAMILIES: dict[str, tuple[Primitive, ...]] = {
     "other": SOURCE,
 }
 
-PRIMITIVES: dict[str, Primitive] = {
-    primitive.name: primitive for family in FAMILIES.values() for primitive in family
-}
+PRIMITIVES: dict[str, Primitive] = {primitive.name: primitive for family in FAMILIES.values() for primitive in family}

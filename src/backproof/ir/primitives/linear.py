@@ -70,9 +70,7 @@ def _contract(K: Any, a: Value, b: Value, contract: AxisPair, batch: AxisPair) -
     return product if tuple(product.shape) == shape else K.reshape(product, shape)
 
 
-def _uncontract_left(
-    D: Any, x: tuple[Value, Value], y: Value, gy: Value, contract: AxisPair, batch: AxisPair
-) -> Value:
+def _uncontract_left(D: Any, x: tuple[Value, Value], y: Value, gy: Value, contract: AxisPair, batch: AxisPair) -> Value:
     a, b = x
     return _uncontract(D, a, b, gy, contract, batch, left=True)
 
@@ -136,8 +134,10 @@ def _convolved(
     require_kind(x, "real", 0)
     require_kind(w, "real", 1)
     space = x.rank - 2
-    if space < 0 or w.rank != x.rank or not all(
-        len(given) == space for given in (stride, padding, input_dilation, window_dilation)
+    if (
+        space < 0
+        or w.rank != x.rank
+        or not all(len(given) == space for given in (stride, padding, input_dilation, window_dilation))
     ):
         raise GraphError(
             f"conv takes x[batch, channels, space...] and w[out, channels/groups, window...] of one rank, and one stride, "
@@ -152,9 +152,7 @@ def _convolved(
     sizes = []
     for axis in range(space):
         spaced = (x.shape[2 + axis] - 1) * input_dilation[axis] + 1 if x.shape[2 + axis] else 0
-        sizes.append(
-            window_count(spaced, w.shape[2 + axis], stride[axis], padding[axis], window_dilation[axis])
-        )
+        sizes.append(window_count(spaced, w.shape[2 + axis], stride[axis], padding[axis], window_dilation[axis]))
     return Type("real", (x.shape[0], w.shape[0], *sizes))
 
 
@@ -179,8 +177,10 @@ def _convolve(
     window_dilation: Shape,
     groups: int,
 ) -> Value:
-    """Matrix products of the kernels, as rows, with the windows of x, as columns; a block of columns at a time, so that it stays
-    in cache. The windows are sliced by tap or by place, whichever are fewer, and laid out so that they are copied only once."""
+    """Matrix products of the kernels, as rows, with the windows of x, as columns; a block of columns at a time, to stay in cache.
+
+    The windows are sliced by tap or by place, whichever are fewer, and laid out so that they are copied only once.
+    """
     x = _widen(K, x, padding, input_dilation)
     n, out = x.shape[0], w.shape[0]
     window = tuple(w.shape[2:])
@@ -232,9 +232,7 @@ def _product_by_tap(
     return K.reshape(K.matmul(rows, columns), (groups * out, n * places))
 
 
-def _product_by_place(
-    K: Any, x: Value, w: Value, space: Shape, stride: Shape, dilation: Shape, groups: int
-) -> Value:
+def _product_by_place(K: Any, x: Value, w: Value, space: Shape, stride: Shape, dilation: Shape, groups: int) -> Value:
     """[out, place·batch], from one slice of x per place."""
     out, c, *window = w.shape
     n, taps, places = x.shape[0], math.prod(window), math.prod(space)

@@ -112,11 +112,7 @@ LOGSUMEXP = Primitive(
     "y = ln Σ eˣ over axes",
     _reduced(empty=False),
     lambda K, x, axes: K.logsumexp(x, axis=axes),
-    (
-        lambda D, x, y, dx, axes: D.sum(
-            D.mul(dx, D.exp(D.sub(x[0], again(D, y, x[0], axes)))), axes=axes
-        ),
-    ),
+    (lambda D, x, y, dx, axes: D.sum(D.mul(dx, D.exp(D.sub(x[0], again(D, y, x[0], axes)))), axes=axes),),
     (lambda D, x, y, gy, axes: D.mul(again(D, gy, x[0], axes), D.exp(D.sub(x[0], again(D, y, x[0], axes)))),),
     Special(),
     ("axes",),

@@ -13,9 +13,7 @@ from backproof.ir.types import Shape, Type
 
 def _reshaped(x: Type, *, shape: Shape) -> Type:
     if math.prod(shape) != x.size:
-        raise GraphError(
-            f"cannot reshape {x} ({x.size} numbers) to {list(shape)} ({math.prod(shape)} numbers)"
-        )
+        raise GraphError(f"cannot reshape {x} ({x.size} numbers) to {list(shape)} ({math.prod(shape)} numbers)")
     return Type(x.kind, tuple(shape))
 
 
@@ -55,9 +53,7 @@ TRANSPOSE = linear(
 def _broadcast(x: Type, *, shape: Shape, axes: tuple[int, ...]) -> Type:
     normal_axes(axes, len(shape))
     if tuple(shape[axis] for axis in axes) != x.shape or list(axes) != sorted(axes):
-        raise GraphError(
-            f"axes {list(axes)} of {list(shape)} must be the axes of {x}, in order and of the same sizes"
-        )
+        raise GraphError(f"axes {list(axes)} of {list(shape)} must be the axes of {x}, in order and of the same sizes")
     return Type(x.kind, tuple(shape))
 
 
@@ -82,9 +78,7 @@ def _sliced(x: Type, *, start: Shape, stop: Shape, step: Shape) -> Type:
         raise GraphError(f"a slice of {x} takes {x.rank} starts, stops and steps")
     for axis, (a, b, s, n) in enumerate(zip(start, stop, step, x.shape, strict=True)):
         if not 0 <= a <= b <= n or s < 1:
-            raise GraphError(
-                f"slice {a}:{b}:{s} of axis {axis} of {x}: it must be 0 ≤ start ≤ stop ≤ {n} and step ≥ 1"
-            )
+            raise GraphError(f"slice {a}:{b}:{s} of axis {axis} of {x}: it must be 0 ≤ start ≤ stop ≤ {n} and step ≥ 1")
     return Type(x.kind, tuple(-((a - b) // s) for a, b, s in zip(start, stop, step, strict=True)))
 
 

@@ -8,7 +8,7 @@ from backproof.errors import GraphError
 from backproof.ir.primitive import Primitive
 from backproof.ir.rounding import Moves, Special
 from backproof.ir.tensor import Tensor
-from backproof.ir.types import KINDS, Shape, Type
+from backproof.ir.types import KINDS, Kind, Shape, Type
 from backproof.numerics import FORMATS
 
 
@@ -17,7 +17,7 @@ def _constant(*, value: Any, shape: Shape) -> Type:
         if value.shape != tuple(shape):
             raise GraphError(f"the constant's numbers have shape {list(value.shape)}, not {list(shape)}")
         return Type(value.kind, value.shape)  # type: ignore[arg-type] # Tensor admits only kinds
-    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "real"
+    kind: Kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "real"
     return Type(kind, tuple(shape))
 
 

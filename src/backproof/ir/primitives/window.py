@@ -112,9 +112,7 @@ def _spread_pool(
     reach = [(k - 1) * d for k, d in zip(window, dilation, strict=True)]
     spaced = [(n - 1) * s + 1 if n else 0 for n, s in zip(gy.shape[2:], stride, strict=True)]
     high = tuple(n - m for n, m in zip(size, spaced, strict=True))
-    wide = D.pad(
-        gy, low=(0, 0, *reach), high=(0, 0, *high), interior=(0, 0, *(s - 1 for s in stride))
-    )
+    wide = D.pad(gy, low=(0, 0, *reach), high=(0, 0, *high), interior=(0, 0, *(s - 1 for s in stride)))
     full = D.sum_pool(wide, window=window, stride=(1,) * rank, padding=((0, 0),) * rank, dilation=dilation)
     start = (0, 0, *(low for low, _ in padding))
     stop = tuple(a + n for a, n in zip(start, x[0].shape, strict=True))
@@ -166,9 +164,7 @@ def windows(
     )
 
 
-def _best(
-    K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape
-) -> tuple[Value, Value]:
+def _best(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> tuple[Value, Value]:
     """Each window's largest element and its place, by going through the window's elements in row-major order."""
     n, c, *space = x.shape
     places, inside = _flat_places(K, tuple(space), window, stride, padding, dilation)
@@ -176,7 +172,9 @@ def _best(
     full = (n, c, *fits)
     wide = _pad_space(K, x, padding)
     whole = not any(low or high for low, high in padding)
-    best = place = found = None
+    best: Value = None
+    place: Value = None
+    found: Value = None
     for k, offset in enumerate(itertools.product(*(range(size) for size in window))):
         value = _shifted(wide, offset, fits, dilation, stride)
         here = K.broadcast_to(K.reshape(places[k, ...], (1, 1, *fits)), full)
@@ -223,9 +221,7 @@ def _max_pool_pull(D: Any, x: tuple[Value], y: Value, gy: Value, **params: Any) 
     chosen = D.pool_argmax(x[0], **params)
     n, c, *space = x[0].shape
     flat = (n, c, math.prod(y.shape[2:]))
-    found = D.scatter_along(
-        D.reshape(chosen, shape=flat), D.reshape(gy, shape=flat), axis=2, size=math.prod(space)
-    )
+    found = D.scatter_along(D.reshape(chosen, shape=flat), D.reshape(gy, shape=flat), axis=2, size=math.prod(space))
     return D.reshape(found, shape=tuple(x[0].shape))
 
 
