@@ -256,9 +256,7 @@ def test_a_batch_is_recorded_with_its_samples_and_its_reduction(reduction):
         "reduction": reduction,
     }
     share = 5 if reduction == "mean" else 1
-    assert sidecar["loss"]["total"] == pytest.approx(
-        sum(sidecar["loss"]["per_sample"].values()) / share, rel=1e-12
-    )
+    assert sidecar["loss"]["total"] == pytest.approx(sum(sidecar["loss"]["per_sample"].values()) / share, rel=1e-12)
     signal = sidecar["backward"]["output_error_signals"]["o1"]
     assert signal["signal_value"] == pytest.approx(signal["factors"][0]["value"], rel=1e-12)
     assert sidecar["updates"][0]["optimizer"]["factors"][0]["name"] == "batch_reduced_gradient"

@@ -28,6 +28,7 @@ from backproof.receipt.columns import Columns, Shape, columns_of
 FRAMEWORKS = ("pytorch", "jax", "tensorflow")
 MOST_IN_MEMORY = 32 * 1024 * 1024  # of a stream and of its receipts, each
 MOST_SHOWN = 1000  # disagreements kept; the rest is counted
+Block = tuple[Columns, Sidecar]
 Writers = dict[tuple[Shape, bool | None], Writer]
 _DIGEST_GOES = b'},"metadata":{'  # the end of the attestor; within a string the quotes would be escaped
 
@@ -171,11 +172,20 @@ def _judged_blocks(
     writers: Writers = {}
     reader = StreamReader(request.framework, where)
     origin: Origin | None = None
-    for columns, first in reader.blocks(source):
+    for columns, first in _ahead(reader.blocks(source)):
         if origin is None:
             trace_id = first.document.get("trace_id") or source_hash[7:39]
             origin = request.origin(source_hash, multi=True, trace_id=trace_id)
         yield from _lines(columns, first, origin, imported, writers)
+
+
+def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks, the next one read while this one is judged."""
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        coming = beside.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = beside.submit(next, blocks, None)
+            yield block
 
 
 def _lines(columns: Columns, first: Sidecar, origin: Origin, imported: Imported, writers: Writers) -> Iterator[bytes]:

@@ -5,6 +5,7 @@
  * exactly, and only the first line of a shape has to be parsed and judged as a document.
  */
 #define _GNU_SOURCE
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdint.h>
@@ -20,6 +21,27 @@ static double power_of_ten(int k) {
     static const double table[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     return table[k];
+}
+
+/* whole * 10^scale, where a 64-bit mantissa holds both and one operation rounds once. Rounding that to 53 bits is the
+ * rounding of the exact value, unless the eleven bits that go are a midpoint or beside one: then 0. */
+static int read_wide(uint64_t whole, int scale, double *value) {
+#if LDBL_MANT_DIG == 64
+    static const long double table[28] = {1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,  1e7L,  1e8L,  1e9L,
+                                          1e10L, 1e11L, 1e12L, 1e13L, 1e14L, 1e15L, 1e16L, 1e17L, 1e18L, 1e19L,
+                                          1e20L, 1e21L, 1e22L, 1e23L, 1e24L, 1e25L, 1e26L, 1e27L};
+    uint64_t mantissa;
+    if (scale < -27 || scale > 27) return 0;
+    long double v = scale < 0 ? (long double)whole / table[-scale] : (long double)whole * table[scale];
+    memcpy(&mantissa, &v, sizeof mantissa);
+    uint64_t gone = mantissa & 2047;
+    if (gone >= 1023 && gone <= 1025) return 0;
+    *value = (double)v;
+    return 1;
+#else
+    (void)whole; (void)scale; (void)value;
+    return 0;
+#endif
 }
 
 /* A JSON number at `at`; gives what follows it, or NULL. Digits that fit 53 bits with a small power of ten are exact in
@@ -53,6 +75,8 @@ static const char *read_number(const char *at, const char *end, locale_t plain, 
         double v = (double)whole;
         v = scale < 0 ? v / power_of_ten(-scale) : v * power_of_ten(scale);
         *value = negative ? -v : v;
+    } else if (digits <= 19 && read_wide(whole, scale, value)) {
+        if (negative) *value = -*value;
     } else {
         char held[64], *copy = held;
         size_t size = (size_t)(at - start);

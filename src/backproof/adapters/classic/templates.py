@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from backproof.adapters.classic.native import address, library
 from backproof.receipt.columns import STATIC
-from backproof.rules.ball import Reals
+
+Reals = NDArray[np.float64]
 
 UNREAD = frozenset({"helper"})  # what no column holds
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|[{}\[\]:,]')
