@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from backproof.engine.domain import Domain
 from backproof.errors import DomainError
 from backproof.ir.graph import Graph
@@ -21,8 +23,9 @@ def evaluate(graph: Graph, D: Domain, leaves: Sequence[Any]) -> list[Value]:
             values.append(D.value(given, leaf.type))
         except DomainError as error:
             raise DomainError(f"leaf {graph.name(i)}: {error}") from None
-    for node in graph.nodes:
-        values.append(D.apply(node.primitive, *(values[a] for a in node.arguments), **node.given))
+    with np.errstate(all="ignore"):  # infinities are values like others: who reads them judges them
+        for node in graph.nodes:
+            values.append(D.apply(node.primitive, *(values[a] for a in node.arguments), **node.given))
     return values
 
 
