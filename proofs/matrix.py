@@ -20,7 +20,10 @@ NONE = "**none**"
 
 def theorems() -> dict[str, str]:
     """Every theorem that Audit.v prints: name → the module that states it."""
-    audited = re.findall(r'idtac "theorem (\w+)\.(\w+)"', (PROOFS / "Audit.v").read_text(encoding="utf-8"))
+    audit = (PROOFS / "Audit.v").read_text(encoding="utf-8")
+    audited = re.findall(r'idtac "theorem (\w+)\.(\w+)"', audit)
+    if audited != re.findall(r"@(\w+)\.(\w+)", audit):
+        raise SystemExit("Audit.v names other theorems than it looks into")
     stated = {
         module: set(re.findall(r"^(?:Theorem|Corollary|Lemma) (\w+)", text, re.MULTILINE))
         for module, text in ((path.stem, path.read_text(encoding="utf-8")) for path in PROOFS.glob("*.v"))

@@ -33,6 +33,17 @@ def test_a_primitive_without_a_theorem_is_shown_plainly(monkeypatch):
     assert "| `atan` | **none** | **none** |" in TOOL.page()
 
 
+def test_a_name_that_is_printed_but_not_looked_into_is_refused(monkeypatch, tmp_path):
+    for path in TOOL.PROOFS.glob("*.v"):
+        (tmp_path / path.name).write_text(
+            path.read_text().replace("@Primitives.exp_adjoint", "@Primitives.log_adjoint")
+        )
+    monkeypatch.setattr(TOOL, "PROOFS", tmp_path)
+
+    with pytest.raises(SystemExit, match="other theorems"):
+        TOOL.theorems()
+
+
 def test_a_theorem_that_no_source_states_is_refused(monkeypatch, tmp_path):
     for path in TOOL.PROOFS.glob("*.v"):
         (tmp_path / path.name).write_text(path.read_text().replace("Theorem exp_adjoint", "Theorem other"))

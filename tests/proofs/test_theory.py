@@ -18,7 +18,7 @@ REALS = {
 
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory):
-    """What `make` prints: theorem → the axioms that it rests on."""
+    """What `make` prints: theorem → the axioms that its group rests on."""
     place = tmp_path_factory.mktemp("theory")
     for name in (*PROOFS.glob("*.v"), PROOFS / "Makefile"):
         shutil.copy(name, place)
@@ -26,13 +26,16 @@ def audit(tmp_path_factory):
         ["make", "-s", "-j2", "check", "audit"], cwd=place, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found, name = {}, None
+    found, group, printed = {}, [], False
     for line in done.stdout.splitlines():
         if line.startswith("theorem "):
-            name = line.removeprefix("theorem ")
-            found[name] = set()
-        elif name and (match := re.match(r"([A-Z]\w*\.[\w.]+)", line)):
-            found[name].add(match[1])
+            group = [*([] if printed else group), line.removeprefix("theorem ")]
+            found[group[-1]], printed = set(), False
+            continue
+        printed = True
+        if match := re.match(r"([A-Z]\w*\.[\w.]+)", line):
+            for name in group:
+                found[name].add(match[1])
     return found
 
 
