@@ -7,7 +7,7 @@ from honest import random_run, receipts
 
 from backproof.verify import verify_receipts
 
-RUNS = int(os.environ.get("BACKPROOF_HONEST_RUNS", "250"))
+RUNS = int(os.environ.get("BACKPROOF_HONEST_RUNS", "100"))
 
 
 @pytest.mark.parametrize("start", range(0, RUNS, 50))

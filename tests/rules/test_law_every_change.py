@@ -19,14 +19,15 @@ OPTIONAL = {
     "source_framework.extractor",
     "attestor.import_provenance.import_timestamp",
 }
-# (subject, the record that is changed, every how many changes are tried)
-SUBJECTS = [("sgd", 0, 1), ("decay", 0, 3), ("bias", 0, 3), ("softmax", 0, 4), ("adamw", 0, 3), ("momentum", 0, 3)]
-SUBJECTS += [("nesterov", 0, 5), ("batch", 0, 5), ("imported", 0, 2), ("bundle", 2, 4), ("adam-bundle", 1, 5)]
-SUBJECTS += [("signed", 0, 2), ("signed-bundle", 1, 4), ("relu", 0, 3)]
+EVERY = int(os.environ.get("BACKPROOF_EVERY_CHANGE", "9"))  # 1 tries all of them, which takes minutes
+# (subject, the record that is changed)
+SUBJECTS = [("sgd", 0), ("decay", 0), ("bias", 0), ("softmax", 0), ("adamw", 0), ("momentum", 0), ("nesterov", 0)]
+SUBJECTS += [("batch", 0), ("imported", 0), ("signed", 0), ("relu", 0), ("bundle", 2), ("adam-bundle", 1)]
+SUBJECTS += [("signed-bundle", 1)]
 
 
-@pytest.mark.parametrize(("name", "record", "every"), SUBJECTS, ids=[name for name, _, _ in SUBJECTS])
-def test_every_change_is_rejected_or_listed_as_unchecked(name, record, every):
+@pytest.mark.parametrize(("name", "record"), SUBJECTS, ids=[name for name, _ in SUBJECTS])
+def test_every_change_is_rejected_or_listed_as_unchecked(name, record):
     documents = subject(name)
     bundle = len(documents) > 1
     before = verify_receipts(receipts(documents), bundle=bundle)
@@ -34,7 +35,7 @@ def test_every_change_is_rejected_or_listed_as_unchecked(name, record, every):
     escaped = []
 
     for i, (kind, path, changed) in enumerate(every_change(documents[record])):
-        if i % every:
+        if i % EVERY:
             continue
         place = written(path)
         if (kind not in {"drop", "add", "repeat"} and place in unchecked) or (kind == "drop" and place in OPTIONAL):

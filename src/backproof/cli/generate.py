@@ -1,6 +1,7 @@
 """Run the engine and print the canonical receipt of its step.
 
-`bp generate mazur|xor|iris` runs a built-in input, `bp generate from-config FILE` a topology input. With --check the
+`bp generate mazur|xor|iris` runs a built-in input, `bp generate from-config FILE` a topology input. --lossless
+writes version 1.0.0, whose numbers keep all their digits. With --check the
 bytes are compared instead: with the published ones, or with those of the file that --out names.
 Exit code: 0 written (or equal), 1 different or an invalid input, 2 cannot be computed, 3 wrong usage.
 """
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=(*GOLDEN, "from-config"), help="a built-in input, or from-config")
     parser.add_argument("file", nargs="?", help="with from-config: the topology input; '-' is standard input")
     parser.add_argument("--out", help="write the receipt here instead of to standard output")
+    parser.add_argument("--lossless", action="store_true", help="write version 1.0.0: every digit, any finite number")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     output_flags(parser)
 
@@ -43,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if (args.what == "from-config") != (args.file is not None):
         raise UsageError("'bp generate from-config FILE' takes a file; the built-in inputs take none")
+    if args.check and args.lossless and args.what != "from-config":
+        raise UsageError("--check compares with the published receipts, which are not of version 1.0.0")
     if args.what == "from-config" and args.check and not args.out:
         raise UsageError("--check with from-config needs --out FILE, the receipt to compare with")
     content: bytes
@@ -50,27 +54,29 @@ def _run(args: argparse.Namespace) -> int:
         document, found = read_input(args.file)
         if found:
             return refuse_input(args, found, "generate from-config: input rejected")
-        content = generated(document)
+        content = generated(document, lossless=args.lossless)
     else:
-        content = builtin(args.what)
+        content = builtin(args.what, lossless=args.lossless)
     return _check(args, content) if args.check else _write(args, content)
 
 
-def builtin(name: str) -> bytes:
+def builtin(name: str, *, lossless: bool = False) -> bytes:
     """The canonical receipt of a built-in input."""
     from backproof.receipt.authoring import BUILTIN, author_mazur, author_step
     from backproof.receipt.emission import emit
 
+    if lossless:
+        return generated(BUILTIN[name](), lossless=True)
     return emit(author_mazur() if name == "mazur" else author_step(BUILTIN[name]()))
 
 
-def generated(document: Any) -> bytes:
+def generated(document: Any, *, lossless: bool = False) -> bytes:
     """The canonical receipt of a topology input."""
-    from backproof.receipt.authoring import author_step
+    from backproof.receipt.authoring import as_lossless, author_input
     from backproof.receipt.emission import emit
 
     try:
-        return emit(author_step(document))
+        return emit(author_input(as_lossless(document) if lossless else document))
     except InputError as error:
         error.code = "ENGINE_RUNTIME_ERROR"  # type: ignore[attr-defined]
         raise

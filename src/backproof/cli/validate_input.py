@@ -41,12 +41,15 @@ def _run(args: argparse.Namespace) -> int:
 def read_input(path: str) -> tuple[Any, list[Deviation]]:
     """A topology input and its deviations from the format. A byte order mark is forgiven here."""
     from backproof.receipt import reading
+    from backproof.receipt.formats import lossless
     from backproof.receipt.formats.topology_input import TOPOLOGY_INPUT
+    from backproof.receipt.topology import is_layered
     from backproof.receipt.validation import deviations
 
     where = "standard input" if path == "-" else path
     document = reading.parse(reading.read_bytes(path).removeprefix(b"\xef\xbb\xbf"), where)
-    return document, deviations(document, TOPOLOGY_INPUT)
+    layered = isinstance(document, dict) and is_layered(document)
+    return document, deviations(document, lossless.INPUT if layered else TOPOLOGY_INPUT)
 
 
 def refuse_input(args: argparse.Namespace, found: list[Deviation], headline: str) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.engine import fdlibm
+from backproof.engine.scalar_activations import SMOOTH, Smooth
 
 Carrier = Any  # float64 arrays, or anything with +, -, *, /, indexing and reshape over a leading axis of records
 Positions = NDArray[np.intp]
@@ -35,6 +36,8 @@ class Domain(Protocol):
     def unless_zero(self, t: Carrier, x: Carrier) -> Carrier: ...
     def join(self, parts: list[Carrier]) -> Carrier: ...
     def put(self, x: Carrier, positions: Positions, values: Carrier) -> Carrier: ...
+    def value(self, smooth: Smooth, x: Carrier) -> Carrier: ...
+    def slope(self, smooth: Smooth, x: Carrier) -> Carrier: ...
 
 
 class Floats:
@@ -68,6 +71,14 @@ class Floats:
     def join(self, parts: list[Carrier]) -> Carrier:
         """Side by side along the last axis."""
         return np.concatenate(parts, axis=-1)
+
+    def value(self, smooth: Smooth, x: Carrier) -> Carrier:
+        """f(x)."""
+        return smooth.value(x)
+
+    def slope(self, smooth: Smooth, x: Carrier) -> Carrier:
+        """f′(x)."""
+        return smooth.slope(x)
 
     def put(self, x: Carrier, positions: Positions, values: Carrier) -> Carrier:
         """X with some entries of its last axis replaced."""
@@ -233,14 +244,16 @@ def activate(domain: Domain, activation: str, net: Carrier) -> Carrier:
     if activation == "softmax":
         powers = domain.exp(net - domain.shift(net))
         return powers / domain.total(powers, axis=-1)[..., None]
-    return net
+    return domain.value(SMOOTH[activation], net) if activation in SMOOTH else net
 
 
-def derivative_from_out(domain: Domain, activation: str, out: Carrier) -> Carrier:
-    """activation'(net), from the output."""
+def derivative(domain: Domain, activation: str, layer: Layer) -> Carrier:
+    """activation'(net): of the classic ones from the output, as their receipts compute it."""
+    if activation in SMOOTH:
+        return domain.slope(SMOOTH[activation], layer.net)
     if activation == "sigmoid":
-        return out * (1.0 - out)
-    return domain.step(out) if activation == "relu" else 0.0 * out + 1.0
+        return layer.out * (1.0 - layer.out)
+    return domain.step(layer.out) if activation == "relu" else 0.0 * layer.out + 1.0
 
 
 def losses(domain: Domain, loss: str, target: Carrier, out: Carrier) -> Carrier:
@@ -259,7 +272,7 @@ def backward(domain: Domain, wiring: Wiring, parameters: Carrier, before: Pass, 
         factors: tuple[Carrier, ...] = (difference,)
         signal = difference
     else:
-        factors = (difference, derivative_from_out(domain, wiring.activations[-1], out))
+        factors = (difference, derivative(domain, wiring.activations[-1], before.layers[-1]))
         signal = factors[0] * factors[1]
     signals = [signal]
     contributions: list[Carrier] = []
@@ -268,12 +281,12 @@ def backward(domain: Domain, wiring: Wiring, parameters: Carrier, before: Pass, 
     for layer in range(len(wiring.weights) - 2, -1, -1):
         flows = signal[..., None, :] * parameters[..., wiring.weights[layer + 1]]
         summed = domain.total(flows, axis=-1)
-        derivative = derivative_from_out(domain, wiring.activations[layer], before.layers[layer].out)
-        signal = summed * derivative
+        slope = derivative(domain, wiring.activations[layer], before.layers[layer])
+        signal = summed * slope
         signals.insert(0, signal)
         contributions.insert(0, flows)
         sums.insert(0, summed)
-        derivatives.insert(0, derivative)
+        derivatives.insert(0, slope)
     return Signals(factors, tuple(signals), tuple(contributions), tuple(sums), tuple(derivatives))
 
 

@@ -6,15 +6,17 @@ names) are left out, as the format says; a rule tells when something was.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from backproof.errors import InputError
 from backproof.receipt import formats
-from backproof.receipt.json_text import quote
+from backproof.receipt.json_text import compact, quote
 from backproof.receipt.kinds import Anything, Field, Flag, Kind, Many, Map, Number, OneOf, Record, Text, Whole
 from backproof.receipt.numbers import NumberRangeError, canonical_number
 from backproof.receipt.orders import orders_of
+from backproof.receipt.topology import LOSSLESS
 
 
 class EmissionError(InputError):
@@ -27,8 +29,22 @@ def emit(document: Mapping[str, Any]) -> bytes:
     if version not in formats.RECEIPT_VERSIONS:
         known = ", ".join(formats.RECEIPT_VERSIONS)
         raise EmissionError(f"schema_version {version!r} has no canonical bytes; known are {known}")
+    if version == LOSSLESS:
+        return (sorted_compact(document, version) + "\n").encode("utf-8")
     text = _record(formats.of_version(version), document, "", orders_of(document))
     return (text + "\n").encode("utf-8")
+
+
+def sorted_compact(value: Any, where: str) -> str:
+    """A document in the canonical form of RFC 8785: keys in the order of their UTF-16 units, shortest numbers."""
+    if isinstance(value, Mapping):
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{quote(key)}:{sorted_compact(value[key], key)}" for key in keys) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(sorted_compact(item, where) for item in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise EmissionError(f"{where}: {value} is not a number that a receipt can carry")
+    return compact(value)
 
 
 def _write(  # noqa: C901, PLR0912 - one case a kind

@@ -16,6 +16,10 @@ def orders_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
     else:
         topology = _mapping(document.get("topology"))
         unit_order = _mapping(topology.get("unit_order"))
+        layers = _ids(topology.get("layers"))
+        if "activations" in topology and layers:
+            middle = [unit for layer in layers[1:-1] for unit in _ids(unit_order.get(layer))]
+            unit_order = {"input": unit_order.get(layers[0]), "hidden": middle, "output": unit_order.get(layers[-1])}
         units = {layer: _ids(unit_order.get(layer)) for layer in ("input", "hidden", "output")}
         parameters = _ids(topology.get("parameter_order"))
     samples = _ids(_mapping(document.get("batch")).get("sample_order"))

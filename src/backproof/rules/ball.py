@@ -7,14 +7,17 @@ of the format in which the step was computed, taken several times over, because 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, wraps
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backproof.engine import fdlibm
 from backproof.engine.scalar import Positions
+from backproof.engine.scalar_activations import Smooth
 
 Reals = NDArray[np.float64]
 
@@ -33,6 +36,16 @@ def nine_digit_radius(x: Reals) -> Reals:
     return np.where(size > 0.0, radius, np.where(np.isnan(x), np.nan, 0.0))
 
 
+@cache
+def radius_by_exponent() -> Reals:
+    """The same by the exponent of ten of a canonical number, from -128 on, which stands for 0."""
+    radii = np.full(256, np.nan)
+    exponents = np.arange(-13, 16)
+    radii[exponents + 128] = nine_digit_radius(np.array([float(f"1e{k}") for k in exponents]))
+    radii[0] = 0.0
+    return radii
+
+
 @dataclass(frozen=True, eq=False)
 class Ball:
     """Values, their radii, and the unit roundoff of the computation that they come from."""
@@ -40,6 +53,7 @@ class Ball:
     mid: Reals
     rad: Reals
     unit: float = FLOAT64
+    functions: ClassVar[Balls | None] = None  # of a kind of ball that has its own
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,9 +104,12 @@ class Ball:
         """The same values in another shape."""
         return Ball(self.mid.reshape(shape), self.rad.reshape(shape), self.unit)
 
-    def widened(self, by: Reals) -> Ball:
-        """The same values with a larger radius."""
-        return Ball(self.mid, self.rad + by, self.unit)
+    def widened(self, *by: Ball) -> Ball:
+        """The same values with the rounding of others in their radius."""
+        rad = self.rad
+        for ball in by:
+            rad = rad + (SLACK * self.unit) * np.abs(ball.mid)
+        return Ball(self.mid, rad, self.unit)
 
 
 def _ball(value: Ball | float) -> Ball:
@@ -106,15 +123,42 @@ def _within(x: Ball, mid: Reals, low: Reals, high: Reals) -> Ball:
     return Ball(mid, rad + spread, x.unit)
 
 
+def _lipschitz(x: Ball, mid: Reals, constant: float) -> Ball:
+    """A function's value whose change is bounded; its own rounding is that of sums of the size of x and 1."""
+    rounding = FUNCTION_SLACK * x.unit * (np.abs(mid) + np.abs(x.mid) + 1.0)
+    return Ball(mid, constant * x.rad + rounding, x.unit)
+
+
+Function = TypeVar("Function", bound=Callable[..., "Ball"])
+
+
+def _answered(function: Function) -> Function:
+    """Operands that have functions of their own answer themselves."""
+
+    @wraps(function)
+    def answer(*operands: Any, **named: Any) -> Ball:
+        for operand in operands[1:]:
+            for ball in operand if isinstance(operand, list) else (operand,):
+                own = getattr(ball, "functions", None)
+                if own is not None:
+                    answered: Ball = getattr(own, function.__name__)(*operands[1:], **named)
+                    return answered
+        return function(*operands, **named)
+
+    return answer  # type: ignore[return-value]
+
+
 class Balls:
     """The functions of the engine's domain, over balls."""
 
+    @_answered
     def exp(self, x: Ball) -> Ball:
         """eˣ."""
         mid = fdlibm.exp(x.mid)
         with np.errstate(over="ignore", invalid="ignore"):
             return _within(x, mid, mid * np.exp(-x.rad), mid * np.exp(x.rad))
 
+    @_answered
     def log(self, x: Ball) -> Ball:
         """ln x; the radius is infinite where the ball reaches 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -122,11 +166,13 @@ class Balls:
             low = np.where(x.mid > x.rad, np.log(x.mid - x.rad), -np.inf)
             return _within(x, mid, low, np.log(x.mid + x.rad))
 
+    @_answered
     def sqrt(self, x: Ball) -> Ball:
         """√x; what reaches below 0 is cut there."""
         mid = np.sqrt(np.maximum(x.mid, 0.0))
         return _within(x, mid, np.sqrt(np.maximum(x.mid - x.rad, 0.0)), np.sqrt(np.maximum(x.mid + x.rad, 0.0)))
 
+    @_answered
     def power(self, x: Ball, y: Ball) -> Ball:
         """xʸ for 0 < x and an exact y ≥ 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -134,17 +180,20 @@ class Balls:
             grow = np.expm1(y.mid * np.log1p(x.rad / x.mid))
         return _within(x, mid, mid * (1.0 - grow), mid * (1.0 + grow))
 
+    @_answered
     def relu(self, x: Ball) -> Ball:
         """max(x, 0)."""
         mid = np.maximum(x.mid, 0.0)
         return _within(x, mid, np.maximum(x.mid - x.rad, 0.0), np.maximum(x.mid + x.rad, 0.0))
 
+    @_answered
     def step(self, x: Ball) -> Ball:
         """1 where x > 0, 0 where x ≤ 0, either where the ball holds both."""
         low, high = (x.mid - x.rad > 0.0) * 1.0, (x.mid + x.rad > 0.0) * 1.0
         mid = np.where(np.isnan(x.mid), np.nan, (low + high) / 2.0)
         return Ball(mid, (high - low) / 2.0, x.unit)
 
+    @_answered
     def total(self, x: Ball, axis: int) -> Ball:
         """A sum in any order: n − 1 roundings, each of at most the sum of the sizes."""
         terms = x.mid.shape[axis]
@@ -152,21 +201,35 @@ class Balls:
         rad = np.sum(x.rad, axis=axis) + (SLACK * terms * x.unit) * sizes
         return Ball(np.sum(x.mid, axis=axis), rad, x.unit)
 
+    @_answered
     def shift(self, x: Ball) -> Ball:
         """The largest of the last axis. Any shift leaves softmax as it is, so that its radius is 0."""
         mid = np.max(x.mid, axis=-1, keepdims=True)
         return Ball(mid, np.zeros_like(mid), x.unit)
 
+    @_answered
     def unless_zero(self, t: Ball, x: Ball) -> Ball:
         """x, but exactly 0 where t is 0."""
         zero = (t.mid == 0.0) & (t.rad == 0.0)
         return Ball(np.where(zero, 0.0, x.mid), np.where(zero, 0.0, x.rad), x.unit)
 
+    @_answered
     def join(self, parts: list[Ball]) -> Ball:
         """Side by side along the last axis."""
         mids = np.concatenate([part.mid for part in parts], axis=-1)
         return Ball(mids, np.concatenate([part.rad for part in parts], axis=-1), parts[0].unit)
 
+    @_answered
+    def value(self, smooth: Smooth, x: Ball) -> Ball:
+        """f(x), which changes by at most `steep` times as much as x."""
+        return _lipschitz(x, smooth.value(x.mid), smooth.steep)
+
+    @_answered
+    def slope(self, smooth: Smooth, x: Ball) -> Ball:
+        """f′(x), which changes by at most `curved` times as much as x."""
+        return _lipschitz(x, smooth.slope(x.mid), smooth.curved)
+
+    @_answered
     def put(self, x: Ball, positions: Positions, values: Ball) -> Ball:
         """X with some entries of its last axis replaced."""
         mid, rad = np.array(x.mid), np.array(x.rad)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from backproof.engine.scalar import Positions, Wiring
 from backproof.receipt.columns import Path, Shape, Slot
-from backproof.receipt.topology import Parameter, Topology, topology_of
+from backproof.receipt.topology import LOSSLESS, Parameter, Topology, topology_of
 
 STATEFUL = ("sgd_momentum", "adam", "adamw")
 
@@ -24,6 +25,7 @@ class Layout:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
+        self._named: dict[tuple[Path, tuple[str, ...], tuple[str, ...]], Positions] = {}  # asked for once a block
 
     @cached_property
     def topology(self) -> Topology:
@@ -33,17 +35,17 @@ class Layout:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The input units."""
-        return self.topology.units["input"]
+        return self.topology.units[self.topology.layers[0]]
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The hidden units."""
-        return self.topology.units["hidden"]
+        """The hidden units, layer by layer."""
+        return self.topology.hidden_units
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The output units."""
-        return self.topology.units["output"]
+        return self.topology.units[self.topology.layers[-1]]
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -54,6 +56,11 @@ class Layout:
     def parameters(self) -> tuple[str, ...]:
         """The parameters in their order."""
         return self.topology.parameter_order
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether numbers are written with all their digits."""
+        return self.shape.get("schema_version") == LOSSLESS
 
     @property
     def softmax(self) -> bool:
@@ -113,7 +120,10 @@ class Layout:
 
     def named(self, *path: str | int, names: Iterable[str], then: tuple[str, ...] = ()) -> Positions:
         """The columns of `path.<name>.then` for each name."""
-        return positions(self.shape.column(*path, name, *then) for name in names)
+        key = (path, names if isinstance(names, tuple) else tuple(names), then)
+        if key not in self._named:
+            self._named[key] = positions(self.shape.column(*path, name, *then) for name in key[1])
+        return self._named[key]
 
     def one(self, *path: str | int) -> Positions:
         """The column of one number, as an array of one."""
@@ -131,19 +141,43 @@ class Layout:
 
     def signal(self, side: str, key: str) -> Positions:
         """The columns of one number of each error signal of a side (`hidden` or `output`)."""
-        return self.named("backward", f"{side}_error_signals", names=self.topology.units[side], then=(key,))
+        return self.named("backward", f"{side}_error_signals", names=self.side(side), then=(key,))
 
-    def contribution(self, key: str) -> Positions:
-        """The columns of one number of each contribution: (hidden unit, output unit), matched by `from`."""
+    def side(self, side: str) -> tuple[str, ...]:
+        """The units whose signals stand under `hidden_error_signals` or `output_error_signals`."""
+        return self.hidden if side == "hidden" else self.outputs
+
+    def signals_of(self, units: tuple[str, ...], key: str) -> Positions:
+        """The columns of one number of the error signals of some units, wherever they stand."""
+        side = "output" if units == self.outputs else "hidden"
+        return self.named("backward", f"{side}_error_signals", names=units, then=(key,))
+
+    @cached_property
+    def hidden_layers(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+        """Each hidden layer's units, with the units of the layer above it."""
+        layers = self.topology.layers
+        return tuple((self.topology.units[a], self.topology.units[b]) for a, b in pairwise(layers[1:]))
+
+    @property
+    def computed_layers(self) -> tuple[tuple[str, ...], ...]:
+        """The units of every layer but the first."""
+        return tuple(self.topology.units[layer] for layer in self.topology.layers[1:])
+
+    def above(self, unit: str) -> tuple[str, ...]:
+        """The units of the layer above a hidden unit."""
+        return next((above for units, above in self.hidden_layers if unit in units), ())
+
+    def contribution(self, key: str, units: tuple[str, ...], above: tuple[str, ...]) -> Positions:
+        """The columns of one number of each contribution: (hidden unit, unit above), matched by `from`."""
         rows = []
-        for unit in self.hidden:
+        for unit in units:
             root: Path = ("backward", "hidden_error_signals", unit, "downstream_contributions")
             place: dict[str, int] = {}
             for j, entry in enumerate(self.shape.many(*root)):
                 if isinstance(entry, dict) and isinstance(entry.get("from"), str):
                     place.setdefault(entry["from"], j)
-            rows.append([self.shape.column(*root, place[o], key) if o in place else -1 for o in self.outputs])
-        return np.array(rows, dtype=np.intp).reshape(len(self.hidden), len(self.outputs))
+            rows.append([self.shape.column(*root, place[o], key) if o in place else -1 for o in above])
+        return np.array(rows, dtype=np.intp).reshape(len(units), len(above))
 
     def setting(self, key: str) -> int:
         """The column of an optimizer's setting, or -1."""

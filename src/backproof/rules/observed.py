@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from backproof.engine.scalar import Positions
-from backproof.rules.ball import FLOAT64, SLACK, Ball
+from backproof.rules.ball import FLOAT64, Ball
 from backproof.rules.rule import Ledger
 
 
@@ -14,5 +12,4 @@ def observed_update(ledger: Ledger, which: Positions, found: Ball) -> Ball:
     if ledger.unit == FLOAT64:
         return found
     updates = ledger.layout.updates
-    sizes = sum(np.abs(ledger.values(updates.column(key)[which])) for key in ("weight_before", "weight_after"))
-    return found.widened(SLACK * ledger.unit * np.asarray(sizes))
+    return found.widened(*(ledger.ball(updates.column(key)[which]) for key in ("weight_before", "weight_after")))

@@ -11,15 +11,17 @@ from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 def equations(ledger: Ledger) -> Iterator[Equation]:
     """value = downstream_signal · weight_value; backpropagated_sum = Σ value."""
     layout = ledger.layout
-    value, signal, weight = (layout.contribution(key) for key in ("value", "downstream_signal", "weight_value"))
-    if value.size == 0:
-        return
-    ids = tuple(unit for unit in layout.hidden for _ in layout.outputs)
-    flows = ledger.ball(signal) * ledger.ball(weight)
-    yield Equation(value, flows, "downstream signal · weight", (signal, weight), ids)
-    summed = BALLS.total(ledger.ball(value), axis=-1)
-    said = layout.signal("hidden", "backpropagated_sum")
-    yield Equation(said, summed, "the sum of the contributions", (value,), layout.hidden)
+    for units, above in layout.hidden_layers:
+        keys = ("value", "downstream_signal", "weight_value")
+        value, signal, weight = (layout.contribution(key, units, above) for key in keys)
+        if value.size == 0:
+            continue
+        ids = tuple(unit for unit in units for _ in above)
+        flows = ledger.ball(signal) * ledger.ball(weight)
+        yield Equation(value, flows, "downstream signal · weight", (signal, weight), ids)
+        summed = BALLS.total(ledger.ball(value), axis=-1)
+        said = layout.signals_of(units, "backpropagated_sum")
+        yield Equation(said, summed, "the sum of the contributions", (value,), units)
 
 
 RULE = Rule(

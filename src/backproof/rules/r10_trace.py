@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule, Violation
 
 
@@ -18,10 +20,9 @@ def equations(ledger: Ledger) -> Iterator[Equation | Violation]:
     if first is None:
         return
     index = shape.column("step_index")
-    for row, position in enumerate(columns.positions):
+    for row in np.flatnonzero(columns.numbers[:, index] != columns.positions).tolist():  # NaN, which is missing, too
         said = float(columns.numbers[row, index]) if index >= 0 else None
-        if said != position:
-            yield Violation(row, "step_index", "is not the record's place in the bundle", said, position)
+        yield Violation(row, "step_index", "is not the record's place in the bundle", said, columns.positions[row])
 
 
 RULE = Rule(

@@ -17,7 +17,7 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
     if out.size < 2:
         return
     others = BALLS.total(ledger.ball(out[:-1]), axis=-1)[:, None]
-    one = Ball(np.ones_like(others.mid), np.zeros_like(others.mid), ledger.unit)
+    one = Ball(np.ones(others.shape), np.zeros(others.shape), ledger.unit)
     name = ("forward[output_units].out (sum)",)
     yield Equation(out[-1:], one - others, "the outputs of a softmax sum to 1", (out,), layout.outputs[-1:], name)
 

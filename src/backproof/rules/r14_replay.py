@@ -74,7 +74,7 @@ def _computed(layout: Layout) -> Iterator[Path]:
             yield (*root, "loss", "per_output", unit)
         yield (*root, "loss", "total")
     for side in ("output", "hidden"):
-        for unit in layout.topology.units[side]:
+        for unit in layout.side(side):
             yield ("backward", f"{side}_error_signals", unit, "signal_value")
     for name in layout.parameters:
         yield ("parameters_after", name)
@@ -133,12 +133,13 @@ def _compare(ledger: Ledger, step: Step) -> Iterator[Equation]:
     yield Equation(layout.one("post_update_loss", "total"), step.post.total[:, None], because)
     back = step.backward
     yield Equation(layout.signal("output", "signal_value"), back.signals[-1], because, (), layout.outputs)
-    for key, found in (
-        ("backpropagated_sum", back.sums[0]),
-        ("activation_derivative", back.derivatives[0]),
-        ("signal_value", back.signals[0]),
-    ):
-        yield Equation(layout.signal("hidden", key), found, because, (), layout.hidden)
+    for k, (units, _) in enumerate(layout.hidden_layers):
+        for key, found in (
+            ("backpropagated_sum", back.sums[k]),
+            ("activation_derivative", back.derivatives[k]),
+            ("signal_value", back.signals[k]),
+        ):
+            yield Equation(layout.signals_of(units, key), found, because, (), units)
     yield from _factors(layout, back.output_factors)
     yield from _updates(ledger, step)
     after = layout.named("parameters_after", names=layout.parameters)
@@ -174,7 +175,7 @@ def _updates(ledger: Ledger, step: Step) -> Iterator[Equation]:
 
 def _passes(ledger: Ledger, computed: Pass, columns: Any) -> Iterator[Equation]:
     layout = ledger.layout
-    for units, layer in zip((layout.hidden, layout.outputs), computed.layers, strict=True):
+    for units, layer in zip(layout.computed_layers, computed.layers, strict=True):
         for what, found in (("net", layer.net), ("out", layer.out)):
             yield Equation(columns(what, units), found, "the step computed again", (), units)
 
@@ -185,7 +186,7 @@ def _samples(layout: Layout, computed: Pass | None) -> Iterator[Equation]:
     because = "the step computed again"
     for s, sample in enumerate(layout.samples):
         root: Path = ("per_sample", sample)
-        for units, layer in zip((layout.hidden, layout.outputs), computed.layers, strict=True):
+        for units, layer in zip(layout.computed_layers, computed.layers, strict=True):
             for what, found in (("net", layer.net), ("out", layer.out)):
                 yield Equation(layout.of_units(what, units, *root), found[:, s], because, (), units)
         per_output = layout.named(*root, "loss", "per_output", names=layout.outputs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from backproof.errors import InputError
 from backproof.receipt.columns import TextSlot
-from backproof.receipt.digests import SHA256, subject_digest
+from backproof.receipt.digests import SHA256, canonical_without, digest_of
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Ledger, Mutation, Rule, Violation
 
@@ -27,7 +27,7 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
             yield Violation(row, ".".join(PATH), "is no digest (sha256: and 64 hex digits)", said)
             continue
         try:
-            found = subject_digest(columns.document(row))
+            found = digest_of(canonical_without(columns, row, PATH[1]))
         except InputError as error:
             yield Violation(row, ".".join(PATH), f"cannot be computed: {error}", said)
             continue

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from backproof.errors import InputError
 from backproof.receipt.columns import TextSlot
-from backproof.receipt.digests import SHA256, without_attestor_key
-from backproof.receipt.emission import emit
+from backproof.receipt.digests import SHA256, canonical_without
 from backproof.rules.rule import Ledger, Mutation, Rule, Violation
 
 PATH = ("attestor", "bundle_root_digest")
@@ -28,7 +27,9 @@ class BundleDigest:
         """The records of a block: each carries the first record's digest, or none does."""
         columns = ledger.columns
         carried = isinstance(ledger.layout.shape.get(*PATH), TextSlot)
-        for row in range(columns.size):
+        nothing = not carried and (self._first or not self._carried)
+        self._first &= not nothing
+        for row in range(0 if nothing else columns.size):
             said = columns.text(row, *PATH)
             if self._first:
                 self._first, self._carried, self._said = False, carried, said
@@ -44,7 +45,8 @@ class BundleDigest:
 
     def _add(self, ledger: Ledger, row: int) -> None:
         try:
-            self._hash.update(emit(without_attestor_key(ledger.columns.document(row), PATH[1])))
+            for part in canonical_without(ledger.columns, row, PATH[1]):
+                self._hash.update(part)
         except InputError:
             self._hash.update(b"\0")  # a record without canonical bytes: no digest can be right
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from backproof.rules.r22_moments import applies
 from backproof.rules.rule import Ledger, Mutation, Rule, Violation
 
@@ -12,10 +14,12 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
     """t = step_index + 1, where there is an index."""
     layout = ledger.layout
     t, index = layout.setting("t"), layout.shape.column("step_index")
-    for row in range(ledger.columns.size if index >= 0 else 0):
-        said, expected = float(ledger.columns.numbers[row, t]), float(ledger.columns.numbers[row, index]) + 1.0
-        if said != expected:
-            yield Violation(row, "optimizer_config.t", "is not step_index + 1", said, expected)
+    if index < 0:
+        return
+    numbers = ledger.columns.numbers
+    for row in np.flatnonzero(numbers[:, t] != numbers[:, index] + 1.0).tolist():
+        said, expected = float(numbers[row, t]), float(numbers[row, index]) + 1.0
+        yield Violation(row, "optimizer_config.t", "is not step_index + 1", said, expected)
 
 
 RULE = Rule(

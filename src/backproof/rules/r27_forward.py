@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from backproof.engine.scalar import Positions, activate
 from backproof.receipt.columns import Path
@@ -10,28 +11,31 @@ from backproof.rules.ball import BALLS
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 
+Places = Callable[[str, tuple[str, ...]], Positions]
 
-def forward_equations(
-    ledger: Ledger, inputs: Positions, parameters: str, net: dict[str, Positions], out: dict[str, Positions]
-) -> Iterator[Equation]:
+
+def forward_equations(ledger: Ledger, inputs: Positions, parameters: str, places: Places) -> Iterator[Equation]:
     """net = Σ x·w + b and out = activation(net), layer by layer, each from the recorded values below it."""
     layout, topology = ledger.layout, ledger.layout.topology
     held = layout.named(parameters, names=layout.parameters)
     below = inputs
-    for layer, side in ((1, "hidden"), (2, "output")):
-        places, biases = topology.weight_positions(layer), topology.bias_positions(layer)
-        if not places.size or (places < 0).any() or (biases < 0).any():
+    for layer, (units, activation) in enumerate(zip(layout.computed_layers, topology.activations, strict=True), 1):
+        edges, biases = topology.weight_positions(layer), topology.bias_positions(layer)
+        if not edges.size or (edges < 0).any() or (biases < 0).any():
             return
-        weights, bias = held[places], held[biases]
+        weights, bias = held[edges], held[biases]
+        net, out = places("net", units), places("out", units)
         x, w = ledger.ball(below), ledger.ball(weights)
         found = BALLS.total(x[:, :, None] * w, axis=1) + ledger.ball(bias)
-        units = topology.units[side]
-        yield Equation(net[side], found, "Σ x · w + b", (below[None, :], weights.T, bias), units)
-        activation = topology.activation_hidden if side == "hidden" else topology.activation_output
-        given = net[side][None, :] if activation == "softmax" else net[side]
-        found = activate(BALLS, activation, ledger.ball(net[side]))
-        yield Equation(out[side], found, f"{activation}(net)", (given,), units)
-        below = out[side]
+        yield Equation(net, found, "Σ x · w + b", (below[None, :], weights.T, bias), units)
+        given = net[None, :] if activation == "softmax" else net
+        found = activate(BALLS, activation, ledger.ball(net))
+        yield Equation(out, found, f"{activation}(net)", (given,), units)
+        below = out
+
+
+def _at(layout: Layout, root: Path, what: str, units: tuple[str, ...]) -> Positions:
+    return layout.of_units(what, units, *root)
 
 
 def passes(layout: Layout) -> Iterator[Path]:
@@ -49,8 +53,7 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
             ledger,
             layout.named(*root, "inputs", names=layout.inputs),
             "parameters_before",
-            {side: layout.of_units("net", layout.topology.units[side], *root) for side in ("hidden", "output")},
-            {side: layout.of_units("out", layout.topology.units[side], *root) for side in ("hidden", "output")},
+            partial(_at, layout, root),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from backproof.engine.scalar import Positions, derivative_from_out
+from backproof.engine.scalar import Layer, Positions, derivative
 from backproof.rules.ball import BALLS, Ball
 from backproof.rules.layout import positions
 from backproof.rules.r13_dual_form import duals
@@ -28,12 +28,15 @@ def _output_factors(ledger: Ledger) -> Iterator[Equation]:
     because = "target − output"
     yield Equation(_factor(ledger, 0), difference, because, (target, out), layout.outputs)
     if not layout.softmax:
-        derivative = derivative_from_out(BALLS, layout.topology.activation_output, ledger.ball(out))
-        yield Equation(_factor(ledger, 1), derivative, "activation′(net), from the output", (out,), layout.outputs)
-    out = layout.of_units("out", layout.hidden)
-    derivative = derivative_from_out(BALLS, layout.topology.activation_hidden, ledger.ball(out))
-    said = layout.signal("hidden", "activation_derivative")
-    yield Equation(said, derivative, "activation′(net), from the output", (out,), layout.hidden)
+        yield _slope(ledger, _factor(ledger, 1), layout.outputs, layout.topology.activation_output)
+    for (units, _), activation in zip(layout.hidden_layers, layout.topology.activations, strict=False):
+        yield _slope(ledger, layout.signals_of(units, "activation_derivative"), units, activation)
+
+
+def _slope(ledger: Ledger, said: Positions, units: tuple[str, ...], activation: str) -> Equation:
+    net, out = ledger.layout.of_units("net", units), ledger.layout.of_units("out", units)
+    found = derivative(BALLS, activation, Layer(ledger.ball(net), ledger.ball(out)))
+    return Equation(said, found, "activation′(net)", (net, out), units)
 
 
 def _factor(ledger: Ledger, j: int) -> Positions:
@@ -44,16 +47,17 @@ def _factor(ledger: Ledger, j: int) -> Positions:
 
 def _contributions(ledger: Ledger) -> Iterator[Equation]:
     layout = ledger.layout
-    ids = tuple(unit for unit in layout.hidden for _ in layout.outputs)
-    signal = np.broadcast_to(layout.signal("output", "signal_value"), (len(layout.hidden), len(layout.outputs)))
-    said = layout.contribution("downstream_signal")
-    yield Equation(said, ledger.ball(signal), "the signal of the unit above", (signal,), ids)
     edges = layout.topology.edges
-    weights = [[edges.get((h, o), "") for o in layout.outputs] for h in layout.hidden]
-    held = np.array([layout.named("parameters_before", names=row) for row in weights], dtype=np.intp)
-    held = held.reshape(len(layout.hidden), len(layout.outputs))
-    said = layout.contribution("weight_value")
-    yield Equation(said, ledger.ball(held), "the weight before the step", (held,), ids)
+    for units, above in layout.hidden_layers:
+        ids = tuple(unit for unit in units for _ in above)
+        signal = np.broadcast_to(layout.signals_of(above, "signal_value"), (len(units), len(above)))
+        said = layout.contribution("downstream_signal", units, above)
+        yield Equation(said, ledger.ball(signal), "the signal of the unit above", (signal,), ids)
+        weights = [[edges.get((h, o), "") for o in above] for h in units]
+        held = np.array([layout.named("parameters_before", names=row) for row in weights], dtype=np.intp)
+        held = held.reshape(len(units), len(above))
+        said = layout.contribution("weight_value", units, above)
+        yield Equation(said, ledger.ball(held), "the weight before the step", (held,), ids)
 
 
 def _updates(ledger: Ledger) -> Iterator[Equation]:

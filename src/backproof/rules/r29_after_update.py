@@ -21,19 +21,16 @@ def labels(layout: Layout) -> Iterator[Label]:
 def equations(ledger: Ledger) -> Iterator[Equation]:
     """The same forward pass and loss with parameters_after."""
     layout = ledger.layout
-    sides = {side: layout.topology.units[side] for side in ("hidden", "output")}
-    out = {side: layout.post_units("out", units) for side, units in sides.items()}
     yield from forward_equations(
         ledger,
         layout.named("inputs", names=layout.inputs),
         "parameters_after",
-        {side: layout.post_units("net", units) for side, units in sides.items()},
-        out,
+        layout.post_units,
     )
     yield from loss_equations(
         ledger,
         layout.named("targets", names=layout.outputs),
-        out["output"],
+        layout.post_units("out", layout.outputs),
         layout.named("post_update_loss", "per_output", names=layout.outputs),
         layout.one("post_update_loss", "total"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backproof.receipt.authoring import update_labels
+from backproof.receipt.authoring.step import sources_of, update_labels
 from backproof.receipt.columns import Path
 from backproof.receipt.topology import EDGE_OF_ROLE, Parameter
 from backproof.rules.layout import Layout
@@ -33,7 +33,7 @@ def _output_signals(layout: Layout) -> Iterator[Label | Keys]:
         root: Path = ("backward", "output_error_signals", unit)
         yield from _factor_names(layout, (*root, "factors"), names, unit)
     for unit, root in duals(layout):
-        yield from _order(layout, (*root, "summation_order"))
+        yield from _order(layout, (*root, "summation_order"), layout.outputs)
         said = tuple(shape.text(*root, "jacobian_terms", k, "target_unit") for k in range(_count(layout, root)))
         yield Keys((*root, "jacobian_terms"), said, layout.outputs, "one term for each output")
         for k, target in enumerate(said):
@@ -55,13 +55,13 @@ def _factor_names(layout: Layout, path: Path, names: list[str], owner: str) -> I
         yield Label((*path, j, "name"), name, names[j], "the factors stand in this order", owner)
 
 
-def _order(layout: Layout, path: Path) -> Iterator[Label]:
+def _order(layout: Layout, path: Path, units: tuple[str, ...]) -> Iterator[Label]:
     said = layout.shape.get(*path)
-    for k, expected in enumerate(layout.outputs):
+    for k, expected in enumerate(units):
         found = said[k] if isinstance(said, list) and k < len(said) else None
-        yield Label((*path, k), found, expected, "sums run in the order of the output units")
-    if isinstance(said, list) and len(said) > len(layout.outputs):
-        yield Label((*path, len(layout.outputs)), said[len(layout.outputs)], None, "there is no further output")
+        yield Label((*path, k), found, expected, "sums run in the order of the units")
+    if isinstance(said, list) and len(said) > len(units):
+        yield Label((*path, len(units)), said[len(units)], None, "there is no further unit")
 
 
 def _hidden_signals(layout: Layout) -> Iterator[Label | Keys]:
@@ -71,13 +71,15 @@ def _hidden_signals(layout: Layout) -> Iterator[Label | Keys]:
         entries = shape.many(*root, "downstream_contributions")
         contributions: Path = (*root, "downstream_contributions")
         said = tuple(shape.text(*contributions, j, "from") for j in range(len(entries)))
-        yield Keys((*root, "downstream_contributions"), said, layout.outputs, "one contribution from each output")
+        yield Keys(
+            (*root, "downstream_contributions"), said, layout.above(unit), "one contribution from each unit above"
+        )
         for j, above in enumerate(said):
             place: Path = (*root, "downstream_contributions", j)
             yield Label((*place, "from"), above, above, "it is one of the contributions", unit)
             expected = layout.topology.edges.get((unit, above))
             yield Label((*place, "via_weight"), shape.get(*place, "via_weight"), expected, BECAUSE, unit)
-        yield from _order(layout, (*root, "summation_order"))
+        yield from _order(layout, (*root, "summation_order"), layout.above(unit))
 
 
 def _update(layout: Layout, i: int, parameter: Parameter) -> Iterator[Label | Keys]:
@@ -90,33 +92,22 @@ def _update(layout: Layout, i: int, parameter: Parameter) -> Iterator[Label | Ke
         yield from _factor_names(layout, root, ["batch_reduced_gradient"], parameter.id)
         yield Label((*root, 0, "from"), shape.get(*root, 0, "from"), None, "a reduced gradient has no one source")
         return
-    sources = _sources(parameter)
+    sources = sources_of(parameter, layout.topology)
     yield from _factor_names(layout, root, [name for name, _ in sources], parameter.id)
     for j, (_, source) in enumerate(sources):
         yield Label((*root, j, "from"), shape.get(*root, j, "from"), source, BECAUSE, parameter.id)
 
 
 def _labels_of(layout: Layout, parameter: Parameter) -> dict[str, str]:
-    if parameter.role not in EDGE_OF_ROLE and not (parameter.is_bias and parameter.applies_to):
+    known = parameter.role in EDGE_OF_ROLE or parameter.role == "weight"
+    if not known and not (parameter.is_bias and parameter.applies_to):
         return {}
-    expected = update_labels(parameter)
+    expected = update_labels(parameter, layout.topology)
     if layout.shape.template.get("schema_version") == "0.1.0" and not parameter.is_bias:
         layers = {"i": "input", "h": "hidden", "o": "output"}
         ends = (parameter.from_unit, parameter.to_unit)
         expected["parameter_role"] = "_to_".join(f"{layers[end[0]]}_{end[1:]}" for end in ends)
     return expected
-
-
-def _sources(parameter: Parameter) -> list[tuple[str, str]]:
-    """The factors of a gradient, and where each is read from."""
-    into_hidden = parameter.role in {"input_to_hidden_weight", "hidden_bias"}
-    side = "hidden" if into_hidden else "output"
-    unit = (parameter.applies_to or ("",))[0] if parameter.is_bias else parameter.to_unit
-    signal = (f"{side}_error_signal", f"backward.{side}_error_signals.{unit}.signal_value")
-    if parameter.is_bias:
-        return [signal]
-    below = f"inputs.{parameter.from_unit}" if into_hidden else f"forward.{parameter.from_unit}.out"
-    return [signal, ("upstream_activation", below)]
 
 
 RULE = Rule(

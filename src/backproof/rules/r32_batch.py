@@ -77,11 +77,13 @@ def _gradients(ledger: Ledger) -> Iterator[Equation]:
     if wiring is None:
         return
     inputs, targets = _each(layout, ("inputs",), layout.inputs), _each(layout, ("targets",), layout.outputs)
-    hidden, outputs = (_each(layout, ("forward",), units, ("out",)) for units in (layout.hidden, layout.outputs))
+    nets, outs = (
+        [_each(layout, ("forward",), units, (what,)) for units in layout.computed_layers] for what in ("net", "out")
+    )
     held = layout.named("parameters_before", names=layout.parameters)
-    if any((columns < 0).any() for columns in (inputs, targets, hidden, outputs, held)):
+    if any((columns < 0).any() for columns in (inputs, targets, held, *nets, *outs)):
         return
-    layers = tuple(Layer(ledger.ball(out), ledger.ball(out)) for out in (hidden, outputs))
+    layers = tuple(Layer(ledger.ball(net), ledger.ball(out)) for net, out in zip(nets, outs, strict=True))
     recorded = Pass(layers, layers[-1].out, layers[-1].out)
     parameters = ledger.ball(held)[:, None, :]
     signals = backward(BALLS, wiring, parameters, recorded, ledger.ball(targets))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from backproof.rules.layout import Layout
 from backproof.rules.r15_skip_basis import SKIPPED
 from backproof.rules.rule import Keys, Label, Ledger, Mutation, Read, Rule, Violation, Wrong
@@ -24,8 +26,9 @@ def labels(layout: Layout) -> Iterator[Label | Keys | Wrong | Read]:
         said = shape.get("metadata", "gradient_convention")
         because = "every number is written in the direction of descent"
         yield Label(("metadata", "gradient_convention"), said, CONVENTION, because)
-    said = shape.get("numeric_policy", "precision_significant_digits")
-    yield Label(("numeric_policy", "precision_significant_digits"), said, DIGITS, "numbers are written with nine")
+    if not layout.is_lossless:
+        said = shape.get("numeric_policy", "precision_significant_digits")
+        yield Label(("numeric_policy", "precision_significant_digits"), said, DIGITS, "numbers are written with nine")
     yield Label(
         ("bias_policy", "updated_in_step"),
         shape.get("bias_policy", "updated_in_step"),
@@ -83,11 +86,11 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
     step, index = shape.column("step"), shape.column("step_index")
     if step < 0:
         return
-    for row in range(ledger.columns.size):
-        said = float(ledger.columns.numbers[row, step])
-        expected = float(ledger.columns.numbers[row, index]) + 1.0 if index >= 0 else 1.0
-        if said != expected:
-            yield Violation(row, "step", "is not step_index + 1 (1 without an index)", said, expected)
+    numbers = ledger.columns.numbers
+    expected = numbers[:, index] + 1.0 if index >= 0 else np.ones(len(numbers))
+    for row in np.flatnonzero(numbers[:, step] != expected).tolist():
+        said, should = float(numbers[row, step]), float(expected[row])
+        yield Violation(row, "step", "is not step_index + 1 (1 without an index)", said, should)
 
 
 RULE = Rule(

@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backproof.engine.scalar import Positions
 from backproof.receipt.columns import Columns, Path
-from backproof.rules.ball import FLOAT32, FLOAT64, Ball, Reals, nine_digit_radius
+from backproof.rules.ball import FLOAT32, FLOAT64, Ball, Reals, nine_digit_radius, radius_by_exponent
 from backproof.rules.layout import Layout
 
 
@@ -103,7 +104,11 @@ class Ledger:
 
     @cached_property
     def radii(self) -> Reals:
-        """What nine digits hide of every number."""
+        """What nine digits hide of every number; nothing, where all digits are written."""
+        if self.layout.is_lossless:
+            return np.where(np.isnan(self.columns.numbers), np.nan, 0.0)
+        if self.columns.exponents is not None:
+            return radius_by_exponent()[self.columns.exponents.astype(np.intp) + 128]
         return nine_digit_radius(self.columns.numbers)
 
     @cached_property
@@ -113,13 +118,22 @@ class Ledger:
         The file's word is not taken for it: a framework computed in float32 exactly if every parameter is a float32
         number, which no nine digits are by chance. Everything but an import was computed in float64.
         """
-        layout = self.layout
+        singles = self.singles
+        return FLOAT32 if singles.size and bool(singles.all()) else FLOAT64
+
+    @cached_property
+    def singles(self) -> NDArray[np.bool_]:
+        """Which records were computed in float32. A block is judged with one unit, so the two kinds are kept apart."""
+        layout, none = self.layout, np.zeros(self.columns.size, dtype=np.bool_)
         if not layout.imported:
-            return FLOAT64
+            return none
         held = np.concatenate([self._parameters("parameters_before"), self._parameters("parameters_after")])
-        values = self.columns.numbers[:, held[held >= 0]]
-        single = np.abs(values - values.astype(np.float32)) <= nine_digit_radius(values)
-        return FLOAT32 if values.size and bool(single.all()) else FLOAT64
+        held = held[held >= 0]
+        if not held.size:
+            return none
+        values = self.columns.numbers[:, held]
+        hidden = 0.0 if layout.is_lossless else nine_digit_radius(values)
+        return np.asarray((np.abs(values - values.astype(np.float32)) <= hidden).all(axis=1))
 
     def _parameters(self, root: str) -> Positions:
         return self.layout.named(root, names=self.layout.parameters)

@@ -47,8 +47,8 @@ def check_input(given: Mapping[str, Any], topology: Topology) -> None:
 def check_numbers(given: Mapping[str, Any], topology: Topology) -> None:
     """Every declared input, target and parameter is there and finite; softmax targets sum to one."""
     for key, names in (
-        ("inputs", topology.units["input"]),
-        ("targets", topology.units["output"]),
+        ("inputs", topology.inputs),
+        ("targets", topology.outputs),
         ("parameters_before", topology.parameter_order),
     ):
         held = _mapping(given, key)
@@ -58,7 +58,7 @@ def check_numbers(given: Mapping[str, Any], topology: Topology) -> None:
                     f"{key}.{name}: {held.get(name)!r} is not a finite number; every declared id needs one"
                 )
     if topology.loss == "cross_entropy_softmax":
-        total = sum(given["targets"][unit] for unit in topology.units["output"])
+        total = sum(given["targets"][unit] for unit in topology.outputs)
         if abs(total - 1.0) > TARGET_SUM_SLACK:
             raise InputError(f"targets: sum to {total}, but cross entropy needs probabilities that sum to 1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from backproof.receipt.authoring.checks import (
     check_numbers,
     check_optimizer,
 )
-from backproof.receipt.topology import BIAS_ROLES, EDGE_OF_ROLE, Topology, topology_of
+from backproof.receipt.topology import EDGE_OF_ROLE, LOSSLESS, Parameter, Topology, topology_of
 
 DEFAULT_FIXTURE = "general-engine-first-run"
 DEFAULT_SOURCE = "src/general-engine.ts (generalized backprop engine first-run)"
@@ -36,8 +37,8 @@ def author_step(
         FLOATS,
         wiring,
         _row(given["parameters_before"], topology.parameter_order),
-        _row(given["inputs"], topology.units["input"]),
-        _row(given["targets"], topology.units["output"]),
+        _row(given["inputs"], topology.inputs),
+        _row(given["targets"], topology.outputs),
         optimizer_of(optimizer_config, given["learning_rate"]),
         _state(optimizer_config, state_before, names),
     )
@@ -59,8 +60,8 @@ def author_batch(
     topology, wiring, names = _prepared(first, optimizer_config, state_before)
     for sample in order:
         check_numbers({**first, **per_sample[sample]}, topology)
-    rows = [_row(per_sample[sample]["inputs"], topology.units["input"]) for sample in order]
-    goals = [_row(per_sample[sample]["targets"], topology.units["output"]) for sample in order]
+    rows = [_row(per_sample[sample]["inputs"], topology.inputs) for sample in order]
+    goals = [_row(per_sample[sample]["targets"], topology.outputs) for sample in order]
     step = run_batch(
         FLOATS,
         wiring,
@@ -133,6 +134,8 @@ def schema_version(topology: Topology, config: Mapping[str, Any] | None, *, base
     """The lowest version that can say this step."""
     config = config or {}
     name = config.get("name", "sgd")
+    if topology.is_layered:
+        return LOSSLESS
     if name in {"sgd", "sgd_momentum"} and config.get("weight_decay", 0) != 0:
         return "0.8.0"
     if name == "sgd_momentum":
@@ -200,7 +203,7 @@ def _document(
         "parameters_before": dict(given["parameters_before"]),
         "forward": _forward(topology, step.forward.layers, 0),
         "loss": {
-            "per_output": _named(topology.units["output"], reduced.per_output[0]),
+            "per_output": _named(topology.outputs, reduced.per_output[0]),
             **_sample_losses(step, batch),
             "total": float(reduced.total[0]),
         },
@@ -213,7 +216,7 @@ def _document(
         "post_update_forward": {"status": "filled", **_forward(topology, step.post.layers, 0)},
         "post_update_loss": {
             "status": "filled",
-            "per_output": _named(topology.units["output"], step.post.per_output[0]),
+            "per_output": _named(topology.outputs, step.post.per_output[0]),
             "total": float(step.post.total[0]),
         },
     }
@@ -221,7 +224,7 @@ def _document(
 
 def _policy(said: Mapping[str, Any]) -> dict[str, Any]:
     """The policy given, with what it leaves unsaid."""
-    return {**numeric_policy(said["tolerance"]), **said}
+    return {**numeric_policy(said["tolerance"]), **said} if "tolerance" in said else dict(said)
 
 
 def _config(config: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -242,7 +245,7 @@ def _named(names: tuple[str, ...], values: Any) -> dict[str, float]:
 def _forward(topology: Topology, layers: Any, at: Any) -> dict[str, Any]:
     return {
         unit: {"net": float(layer.net[at][i]), "out": float(layer.out[at][i])}
-        for name, layer in zip(("hidden", "output"), layers, strict=True)
+        for name, layer in zip(topology.layers[1:], layers, strict=True)
         for i, unit in enumerate(topology.units[name])
     }
 
@@ -263,7 +266,7 @@ def _samples(per_sample: Mapping[str, Any], order: list[str], topology: Topology
             "targets": dict(per_sample[sample]["targets"]),
             "forward": _forward(topology, step.samples.layers, (0, s)),
             "loss": {
-                "per_output": _named(topology.units["output"], step.samples.per_output[0, s]),
+                "per_output": _named(topology.outputs, step.samples.per_output[0, s]),
                 "total": float(step.samples.total[0, s]),
             },
         }
@@ -272,7 +275,7 @@ def _samples(per_sample: Mapping[str, Any], order: list[str], topology: Topology
 
 
 def _output_signals(topology: Topology, given: Mapping[str, Any], step: Step) -> dict[str, Any]:
-    outputs = topology.units["output"]
+    outputs = topology.outputs
     softmax = topology.loss == "cross_entropy_softmax"
     names = ("target_minus_probability",) if softmax else ("target_minus_output", "activation_derivative")
     signals: dict[str, Any] = {}
@@ -319,30 +322,39 @@ def _dual_form(outputs: tuple[str, ...], targets: Mapping[str, float], u: int, p
 
 
 def _hidden_signals(topology: Topology, given: Mapping[str, Any], step: Step) -> dict[str, Any]:
-    outputs, back = topology.units["output"], step.backward
+    back = step.backward
     signals = {}
-    for h, unit in enumerate(topology.units["hidden"]):
-        contributions = []
-        for o, above in enumerate(outputs):
-            weight = topology.edges[unit, above]
-            contributions.append(
-                {
-                    "from": above,
-                    "downstream_signal": float(back.signals[-1][0, o]),
-                    "via_weight": weight,
-                    "weight_value": given["parameters_before"][weight],
-                    "value": float(back.contributions[0][0, h, o]),
-                }
-            )
-        signals[unit] = {
-            "downstream_contributions": contributions,
-            "summation_order": list(outputs),
-            "backpropagated_sum": float(back.sums[0][0, h]),
-            "activation_derivative": float(back.derivatives[0][0, h]),
-            "product_order": "left_to_right",
-            "signal_value": float(back.signals[0][0, h]),
-        }
+    for k, (layer, next_layer) in enumerate(pairwise(topology.layers[1:])):
+        above = topology.units[next_layer]
+        for h, unit in enumerate(topology.units[layer]):
+            signals[unit] = {
+                "downstream_contributions": _contributions(topology, given, back, k, h, unit, above),
+                "summation_order": list(above),
+                "backpropagated_sum": float(back.sums[k][0, h]),
+                "activation_derivative": float(back.derivatives[k][0, h]),
+                "product_order": "left_to_right",
+                "signal_value": float(back.signals[k][0, h]),
+            }
     return signals
+
+
+def _contributions(
+    topology: Topology, given: Mapping[str, Any], back: Any, k: int, h: int, unit: str, above: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """What flows into the h-th unit of the k-th hidden layer."""
+    contributions = []
+    for o, name in enumerate(above):
+        weight = topology.edges[unit, name]
+        contributions.append(
+            {
+                "from": name,
+                "downstream_signal": float(back.signals[k + 1][0, o]),
+                "via_weight": weight,
+                "weight_value": given["parameters_before"][weight],
+                "value": float(back.contributions[k][0, h, o]),
+            }
+        )
+    return contributions
 
 
 def _updates(
@@ -358,7 +370,7 @@ def _updates(
     updates = []
     for k, position in enumerate(wiring.updated):
         parameter = topology.by_id[topology.parameter_order[position]]
-        labels = update_labels(parameter)
+        labels = update_labels(parameter, topology)
         gradient = float(step.gradient[0, k])
         factors = (
             _factors(topology, given, step, parameter)
@@ -389,7 +401,7 @@ def _updates(
     return updates
 
 
-def update_labels(parameter: Any) -> dict[str, str]:
+def update_labels(parameter: Parameter, topology: Topology) -> dict[str, str]:
     """Kind, edge, role and units of a parameter's update, as the engine writes them."""
     if parameter.is_bias:
         unit = parameter.applies_to[0]
@@ -402,29 +414,38 @@ def update_labels(parameter: Any) -> dict[str, str]:
         }
     return {
         "kind": "weight",
-        "layer_edge": EDGE_OF_ROLE[parameter.role],
+        "layer_edge": EDGE_OF_ROLE.get(parameter.role) or _edge(parameter, topology),
         "parameter_role": f"{parameter.from_unit}_to_{parameter.to_unit}",
         "from_unit": parameter.from_unit,
         "to_unit": parameter.to_unit,
     }
 
 
-def _factors(topology: Topology, given: Mapping[str, Any], step: Step, parameter: Any) -> list[dict[str, Any]]:
-    into_hidden = parameter.role in {"input_to_hidden_weight", "hidden_bias"}
-    layer, side = (0, "hidden") if into_hidden else (1, "output")
-    unit = parameter.applies_to[0] if parameter.role in BIAS_ROLES else parameter.to_unit
-    signal = float(step.backward.signals[layer][0, topology.units[side].index(unit)])
-    path = f"backward.{side}_error_signals.{unit}.signal_value"
-    factors = [{"name": f"{side}_error_signal", "from": path, "value": signal}]
+def _edge(parameter: Parameter, topology: Topology) -> str:
+    return "_to_".join(topology.layer_of.get(unit, "") for unit in (parameter.from_unit, parameter.to_unit))
+
+
+def sources_of(parameter: Parameter, topology: Topology) -> list[tuple[str, str]]:
+    """The factors of a gradient, and where each is read from."""
+    unit = (parameter.applies_to or ("",))[0] if parameter.is_bias else parameter.to_unit
+    side = "output" if unit in topology.outputs else "hidden"
+    signal = (f"{side}_error_signal", f"backward.{side}_error_signals.{unit}.signal_value")
     if parameter.is_bias:
-        return factors
+        return [signal]
     below = parameter.from_unit
-    if into_hidden:
-        path, value = f"inputs.{below}", float(given["inputs"][below])
-    else:
-        h = topology.units["hidden"].index(below)
-        path, value = f"forward.{below}.out", float(step.forward.layers[0].out[0, h])
-    return [*factors, {"name": "upstream_activation", "from": path, "value": value}]
+    return [signal, ("upstream_activation", f"inputs.{below}" if below in topology.inputs else f"forward.{below}.out")]
+
+
+def _factors(topology: Topology, given: Mapping[str, Any], step: Step, parameter: Parameter) -> list[dict[str, Any]]:
+    unit = parameter.applies_to[0] if parameter.is_bias else parameter.to_unit
+    layer = topology.layers.index(topology.layer_of[unit])
+    values = [float(step.backward.signals[layer - 1][0, topology.units[topology.layers[layer]].index(unit)])]
+    if not parameter.is_bias:
+        below = topology.units[topology.layers[layer - 1]].index(parameter.from_unit)
+        held = step.forward.layers[layer - 2].out[0, below] if layer > 1 else given["inputs"][parameter.from_unit]
+        values.append(float(held))
+    sources = sources_of(parameter, topology)
+    return [{"name": n, "from": p, "value": v} for (n, p), v in zip(sources, values, strict=True)]
 
 
 def _spelled(role: str, key: str, layer: str) -> str:

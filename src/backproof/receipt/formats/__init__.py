@@ -1,16 +1,18 @@
-"""Every format, described once: receipts 0.1.0 to 0.8.0, framework-trace sidecars, topology inputs."""
+"""Every format, described once: receipts 0.1.0 to 0.8.0 and 1.0.0, framework-trace sidecars, topology inputs."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from backproof.errors import UsageError
+from backproof.receipt.formats import lossless
 from backproof.receipt.formats.receipts import receipt_format
 from backproof.receipt.formats.sidecars import sidecar_format
 from backproof.receipt.formats.topology_input import TOPOLOGY_INPUT
 from backproof.receipt.kinds import Record
 
-RECEIPT_VERSIONS = tuple(f"0.{n}.0" for n in range(1, 9))
+CLASSIC_VERSIONS = tuple(f"0.{n}.0" for n in range(1, 9))
+RECEIPT_VERSIONS = (*CLASSIC_VERSIONS, lossless.VERSION)
 SIDECAR_FORMATS = tuple(f"framework-trace.v0.{n}.0" for n in range(1, 9))
 TOPOLOGY_INPUT_NAME = "topology-input.v0.4.0"
 
@@ -18,14 +20,20 @@ NAMES = (
     *(f"receipt.v{version}" for version in RECEIPT_VERSIONS),
     *SIDECAR_FORMATS,
     TOPOLOGY_INPUT_NAME,
+    lossless.INPUT_NAME,
 )
 
 
 @cache
 def named(name: str) -> Record:
     """The format of that name, such as `receipt.v0.3.0`."""
-    if name == TOPOLOGY_INPUT_NAME:
-        return TOPOLOGY_INPUT
+    for own, kind in (
+        (TOPOLOGY_INPUT_NAME, TOPOLOGY_INPUT),
+        (lossless.INPUT_NAME, lossless.INPUT),
+        (f"receipt.v{lossless.VERSION}", lossless.RECEIPT),
+    ):
+        if name == own:
+            return kind
     if name in SIDECAR_FORMATS:
         return sidecar_format(int(name.split(".")[-2]))
     if name in NAMES:
