@@ -58,7 +58,7 @@ def test_every_number_is_written_as_the_format_says():
     written = WriteTemplate((b"", b"\n"), (0,), (False,)).write(np.array([[value] for value, _ in carried]))
 
     assert written is not None
-    assert written[0].decode().split("\n")[:-1] == [text for _, text in carried]
+    assert bytes(written[0]).decode().split("\n")[:-1] == [text for _, text in carried]
 
 
 @pytest.mark.parametrize("text", "01 +1 .5 1. 1e 1e+ - NaN Infinity 1e999 0x1 --1 1.5.2 1_0 １".split())

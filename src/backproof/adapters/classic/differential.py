@@ -21,6 +21,8 @@ from backproof.engine.scalar import Step
 from backproof.receipt.columns import Columns, Path
 from backproof.rules.ball import BALLS, FLOAT32, FLOAT64, SLACK, Ball, Reals, nine_digit_radius
 
+Places = NDArray[np.intp]
+Product = tuple[Places, tuple[Places, ...], tuple[Places, Places], tuple[str, ...]]
 OPTIONAL = ("post_update_forward", "post_update_loss")  # blocks that the engine fills in where they are absent
 
 
@@ -97,13 +99,36 @@ class Expected:
         return found
 
     @cached_property
-    def rounded_places(self) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[tuple[Path, ...], ...]]:
-        """Copies, their originals, and the factors of products."""
-        return (
-            tuple(a for a, _ in self.plan.copies),
-            tuple(b for _, b in self.plan.copies),
-            tuple(f for _, f in self.plan.products),
-        )
+    def judged(self) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[str, ...]]:
+        """Which derived numbers the sidecar has, the columns where it has them, and their names."""
+        present = np.flatnonzero(self.columns >= 0)
+        return present, self.columns[present], tuple(named(self.plan, self.places[k]) for k in present)
+
+    @cached_property
+    def copies(self) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[str, ...]]:
+        """The columns of copies and of their originals, and the copies' names."""
+        pairs = [(a, b) for a, b in self.plan.copies if min(self.plan.columns(a, b)) >= 0]
+        copies, originals = (self.plan.columns(*(pair[which] for pair in pairs)) for which in (0, 1))
+        return copies, originals, tuple(named(self.plan, copy) for copy, _ in pairs)
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        """Products of as many factors: their columns, those of each factor, of the difference in it, and their names."""
+        groups = []
+        for count in sorted({len(factors) for _, factors in self.plan.products} - {0}):
+            chosen = [(path, factors) for path, factors in self.plan.products if len(factors) == count]
+            factors = tuple(self.plan.columns(*(each[j] for _, each in chosen)) for j in range(count))
+            said = self.plan.columns(*(path for path, _ in chosen))
+            units = [path[2] if path[1] == "output_error_signals" else "" for path, _ in chosen]
+            targets = self.plan.columns(*(("targets", unit) for unit in units))
+            outs = self.plan.columns(*(("forward", unit, "out") for unit in units))
+            groups.append((said, factors, (targets, outs), tuple(named(self.plan, path) for path, _ in chosen)))
+        return tuple(groups)
+
+    @cached_property
+    def mislabelled(self) -> tuple[str, ...]:
+        """Places whose labels do not belong to the step."""
+        return tuple(_labels(self.plan))
 
 
 def unit_of(plan: Plan, numbers: Reals) -> float:
@@ -126,12 +151,19 @@ def compare(expected: Expected, columns: Columns, derived: Reals, tolerance: Tol
         shown = np.where(expected.widened >= 0, np.abs(numbers[:, expected.widened]), 0.0)
         bound = bound + (SLACK * unit if unit != FLOAT64 else 2.0 * FLOAT64) * 2.0 * shown
     found: list[list[Disagreement]] = [[] for _ in range(columns.size)]
-    present = np.flatnonzero(expected.columns >= 0)
-    said = expected.columns[present]
-    names = [named(plan, expected.places[k]) for k in present]
+    present, said, names = expected.judged
     _judge(found, names, numbers[:, said], derived[:, present], bound[:, present] + radii[:, said], tolerance)
-    _judge_copies(found, expected, numbers, radii, tolerance)
-    _judge_products(found, expected, numbers, radii, unit, tolerance)
+    copies, originals, names = expected.copies
+    bound = radii[:, copies] + radii[:, originals]
+    _judge(found, names, numbers[:, copies], numbers[:, originals], bound, tolerance)
+    for said, factors, differences, names in expected.products:
+        # A framework rounds target and output before it subtracts them; the factor is their exact difference.
+        operands = sum(np.abs(np.nan_to_num(numbers[:, at])) for at in differences)
+        first = Ball(numbers[:, factors[0]], radii[:, factors[0]] + SLACK * unit * np.asarray(operands), unit)
+        product = 1.0 * first
+        for at in factors[1:]:
+            product = product * Ball(numbers[:, at], radii[:, at], unit)
+        _judge(found, names, numbers[:, said], product.mid, product.rad + radii[:, said], tolerance)
     for k in expected.absent:
         for row, entries in enumerate(found):
             value = float(derived[row, k])
@@ -140,14 +172,19 @@ def compare(expected: Expected, columns: Columns, derived: Reals, tolerance: Tol
         for row, entries in enumerate(found):
             place = named(plan, plan.shape.paths[column])
             entries.append(Disagreement(place, math.nan, tolerance.atol, float(numbers[row, column]), math.nan))
-    for label in _labels(plan):
+    for label in expected.mislabelled:
         for entries in found:
             entries.append(Disagreement(label, math.nan, tolerance.atol, math.nan, math.nan))
     return found
 
 
 def _judge(
-    found: list[list[Disagreement]], names: list[str], stored: Reals, derived: Reals, bound: Reals, tolerance: Tolerance
+    found: list[list[Disagreement]],
+    names: tuple[str, ...],
+    stored: Reals,
+    derived: Reals,
+    bound: Reals,
+    tolerance: Tolerance,
 ) -> None:
     with np.errstate(all="ignore"):
         delta = np.abs(stored - derived)
@@ -157,38 +194,6 @@ def _judge(
     for row, k in zip(*wrong.nonzero(), strict=True):
         values = (float(array[row, k]) for array in (delta, limit, stored, derived))
         found[row].append(Disagreement(names[k], *values))
-
-
-def _judge_copies(
-    found: list[list[Disagreement]], expected: Expected, numbers: Reals, radii: Reals, tolerance: Tolerance
-) -> None:
-    copies = plan_columns(expected, 0)
-    originals = plan_columns(expected, 1)
-    keep = (copies >= 0) & (originals >= 0)
-    names = [named(expected.plan, path) for path, kept in zip(expected.rounded_places[0], keep, strict=True) if kept]
-    copies, originals = copies[keep], originals[keep]
-    _judge(found, names, numbers[:, copies], numbers[:, originals], radii[:, copies] + radii[:, originals], tolerance)
-
-
-def plan_columns(expected: Expected, which: int) -> NDArray[np.intp]:
-    """The columns of copies (0) or of their originals (1)."""
-    return expected.plan.columns(*(pair[which] for pair in expected.plan.copies))
-
-
-def _judge_products(
-    found: list[list[Disagreement]], expected: Expected, numbers: Reals, radii: Reals, unit: float, tolerance: Tolerance
-) -> None:
-    plan = expected.plan
-    for count in sorted({len(factors) for _, factors in plan.products}):
-        chosen = [(path, factors) for path, factors in plan.products if len(factors) == count]
-        said = plan.columns(*(path for path, _ in chosen))
-        product: Ball | float = 1.0
-        for j in range(count):
-            at = plan.columns(*(factors[j] for _, factors in chosen))
-            product = Ball(numbers[:, at], radii[:, at], unit) * product
-        if isinstance(product, Ball) and said.size:
-            names = [named(plan, path) for path, _ in chosen]
-            _judge(found, names, numbers[:, said], product.mid, product.rad + radii[:, said], tolerance)
 
 
 def _labels(plan: Plan) -> Iterator[str]:

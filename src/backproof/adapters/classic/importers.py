@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from backproof.adapters.classic.claims import biases_changed, check_targets, floats, plan_of
 from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers
-from backproof.adapters.classic.observer import Origin, Writer
+from backproof.adapters.classic.observer import Buffer, Origin, Writer
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single
 from backproof.adapters.classic.streams import Readable, StreamReader
 from backproof.errors import InputError
@@ -88,7 +88,7 @@ def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str 
         imported = Imported()
         bundle = hashlib.sha256()
 
-        def finish(block: bytes) -> None:
+        def finish(block: Buffer) -> None:
             bundle.update(block)
             lines.write(block)
 
@@ -108,7 +108,15 @@ def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str 
 
 def with_bundle_digest(lines: bytes, digest: str) -> bytes:
     """Receipts with the digest of their bundle as the last key of each attestor."""
-    return lines.replace(_DIGEST_GOES, f',"bundle_root_digest":"{digest}"'.encode() + _DIGEST_GOES)
+    said = f',"bundle_root_digest":"{digest}"'.encode()
+    parts: list[Buffer] = []
+    view, begin = memoryview(lines), 0
+    while begin < len(lines):
+        goes = lines.index(_DIGEST_GOES, begin)
+        end = lines.index(b"\n", goes) + 1
+        parts += (view[begin:goes], said, view[goes:end])
+        begin = end
+    return b"".join(parts)
 
 
 class Aside:
@@ -123,7 +131,7 @@ class Aside:
         """How many bytes there are."""
         return sum(self._sizes)
 
-    def write(self, block: bytes) -> None:
+    def write(self, block: Buffer) -> None:
         """Set one block aside."""
         self._file.write(block)
         self._sizes.append(len(block))
@@ -167,7 +175,7 @@ def _digest_of(source: BinaryIO, spool: Aside) -> str:
 
 def _judged_blocks(
     source: Readable, request: Request, source_hash: str, imported: Imported, where: str
-) -> Iterator[bytes]:
+) -> Iterator[Buffer]:
     """The lines of a stream, many together, without the digest of their bundle."""
     writers: Writers = {}
     reader = StreamReader(request.framework, where)
@@ -188,7 +196,7 @@ def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
             yield block
 
 
-def _lines(columns: Columns, first: Sidecar, origin: Origin, imported: Imported, writers: Writers) -> Iterator[bytes]:
+def _lines(columns: Columns, first: Sidecar, origin: Origin, imported: Imported, writers: Writers) -> Iterator[Buffer]:
     """Judge one block, and write it."""
     for trained, part in _by_biases(columns, first):
         key = (columns.shape, trained)

@@ -58,6 +58,9 @@ class Origin:
         return self.fixture or f"{self.framework}-imported-{'multi-step' if self.multi else 'step'}"
 
 
+Buffer = bytes | memoryview
+
+
 class Writer:
     """The receipts of one shape: matched or disagreed, each with its own text."""
 
@@ -69,7 +72,7 @@ class Writer:
         self._index = self._derived_from + len(expected.places)
         self._templates: dict[bool, WriteTemplate] = {}
 
-    def lines(self, numbers: Reals, derived: Reals, passed: list[bool], first_index: int) -> Iterator[bytes]:
+    def lines(self, numbers: Reals, derived: Reals, passed: list[bool], first_index: int) -> Iterator[Buffer]:
         """The canonical lines of a block, as many together as share a text; without the digest of the bundle."""
         index = np.arange(first_index, first_index + len(passed), dtype=np.float64)[:, None]
         held = np.concatenate([numbers, derived, index, index + 1.0], axis=1)
@@ -79,7 +82,7 @@ class Writer:
             yield self._together(self._template(ok), held[row:following])
             row = following
 
-    def _together(self, template: WriteTemplate, rows: Reals) -> bytes:
+    def _together(self, template: WriteTemplate, rows: Reals) -> Buffer:
         written = template.write(rows)
         return b"".join(self._one(template, row.tolist()) for row in rows) if written is None else written[0]
 

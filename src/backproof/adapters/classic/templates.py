@@ -98,7 +98,7 @@ class WriteTemplate:
         ends = np.cumsum([len(text) for text in self.texts], dtype=np.int64)
         return b"".join(self.texts), ends, np.array(self.holes, dtype=np.int64), np.array(self.whole, dtype=np.int8)
 
-    def write(self, rows: Reals) -> tuple[bytes, NDArray[np.int64]] | None:
+    def write(self, rows: Reals) -> tuple[memoryview, NDArray[np.int64]] | None:
         """Canonical lines, side by side, and the size of each; None where a number cannot be carried (or no compiler)."""
         native = library()
         if native is None:
@@ -111,4 +111,4 @@ class WriteTemplate:
             text, address(ends), ctypes.c_int64(len(self.holes)), address(holes), address(whole),
             address(rows), ctypes.c_int64(rows.shape[1]), ctypes.c_int64(len(rows)), address(out), address(sizes),
         )  # fmt: skip
-        return (out[:size].tobytes(), sizes) if size >= 0 else None
+        return (out.data[:size], sizes) if size >= 0 else None
