@@ -50,7 +50,7 @@ class _Kind:
 class _Block:
     """Rows of one shape under construction, all from one chunk of bytes."""
 
-    def __init__(self, kind: _Kind, data: bytes, most: int) -> None:
+    def __init__(self, kind: _Kind, data: bytearray, most: int) -> None:
         self.kind, self.data, self.most = kind, data, most
         columns, texts = len(kind.shape.paths), len(kind.shape.text_paths)
         self.numbers = np.empty((most, columns + 1))
@@ -115,16 +115,30 @@ class _Block:
 
     def _deviations(self, lines: Lines) -> Iterator[tuple[int, Deviation]]:
         """Rows beyond the limits are validated one by one."""
-        suspect = ~self.kind.limits.within(self.numbers[: self.size]) | (not self.kind.sound)
-        before: tuple[str, ...] | None = None
-        for row, texts in enumerate(self.texts):
-            if texts is not before and texts != before:
-                admitted, before = self.kind.limits.admits(texts), texts
-            suspect[row] |= not admitted
+        limits = self.kind.limits
+        suspect = ~limits.within(self.numbers[: self.size]) | (not self.kind.sound)
+        if limits.asks_of_texts:
+            before: tuple[str, ...] | None = None
+            admitted = True
+            for row, texts in enumerate(self.texts):
+                if texts is not before:
+                    admitted, before = limits.admits(texts), texts
+                suspect[row] |= not admitted
         for row in np.flatnonzero(suspect).tolist():
             receipt = self.strict.get(row) or as_receipt(reading.parse(lines[row], lines.place(row)))
             for deviation in receipt.deviations:
                 yield row, deviation
+
+
+def _fill(stream: BinaryIO, view: memoryview) -> int:
+    """Read until the view is full or the stream ends; how many bytes there are."""
+    size = 0
+    while size < len(view):
+        count = stream.readinto(view[size:])  # type: ignore[attr-defined]
+        if not count:
+            break
+        size += count
+    return size
 
 
 class _Reader:
@@ -143,27 +157,30 @@ class _Reader:
     def read(self, stream: BinaryIO) -> Iterator[Columns]:
         """All blocks of a stream."""
         rest = b""
-        while chunk := stream.read(CHUNK):
-            data = rest + chunk if rest else chunk
-            end = yield from self._take(data, final=False)
+        final = False
+        while not final:
+            # A byte is left at the end: the scanner looks at the one after the last.
+            data = bytearray(len(rest) + CHUNK + 1)
+            data[: len(rest)] = rest
+            size = len(rest) + _fill(stream, memoryview(data)[len(rest) : -1])
+            final = size < len(data) - 1
+            end = yield from self._take(data, size, final=final)
             yield from self._flush()
-            rest = data[end:]
+            rest = bytes(memoryview(data)[end:size])
             if len(rest) > reading.MOST_BYTES:
                 raise reading.too_long(self.where, self.line)
-        yield from self._take(rest, final=True)
-        yield from self._flush()
 
-    def _take(self, data: bytes, *, final: bool) -> Generator[Columns, None, int]:
+    def _take(self, data: bytearray, size: int, *, final: bool) -> Generator[Columns, None, int]:
         """The lines of a chunk; returns where an incomplete one begins."""
         at = 0
-        while at < len(data):
+        while at < size:
             if self.skeletons:
-                at, stop = yield from self._scanned(self.skeletons[0], data, at, final=final)
+                at, stop = yield from self._scanned(self.skeletons[0], data, at, size, final=final)
                 if stop == native.FULL:
                     continue
                 if stop == native.MORE:
                     break
-            end = data.find(b"\n", at) + 1 or (len(data) if final else 0)
+            end = data.find(b"\n", at, size) + 1 or (size if final else 0)
             if not end:
                 break
             if end - at > reading.MOST_BYTES:
@@ -172,21 +189,21 @@ class _Reader:
         return at
 
     def _scanned(
-        self, skeleton: Skeleton, data: bytes, at: int, *, final: bool
+        self, skeleton: Skeleton, data: bytearray, at: int, end: int, *, final: bool
     ) -> Generator[Columns, None, tuple[int, int]]:
         """Scan on from `at`; returns where the scan stopped, and why."""
         kind = self.kinds[skeleton.shape]
-        block = yield from self._block_for(kind, data, (len(data) - at) // skeleton.least + 1)
-        rows, stop = self.scan(skeleton.struct, block.struct, data, at, len(data), block.size, final=final)
+        block = yield from self._block_for(kind, data, (end - at) // skeleton.least + 1)
+        rows, stop = self.scan(skeleton.struct, block.struct, data, at, end, block.size, final=final)
         if rows > block.size:
             self.line += rows - block.size
             block.scanned(rows, skeleton, self.line - (rows - block.size))
-            at = min(int(block.spans[rows - 1, 1]) + 1, len(data))
+            at = min(int(block.spans[rows - 1, 1]) + 1, end)
         return at, stop
 
-    def _line(self, data: bytes, at: int, end: int) -> Generator[Columns, None, int]:
+    def _line(self, data: bytearray, at: int, end: int) -> Generator[Columns, None, int]:
         """One line that does not fit the latest skeleton; returns where the next begins."""
-        line = data[at:end]
+        line = bytes(data[at:end])
         if not line.strip():
             self.line += 1
             return end
@@ -208,8 +225,9 @@ class _Reader:
         return end
 
     def _fits(self, skeleton: Skeleton, line: bytes) -> bool:
-        scratch = _Block(self.kinds[skeleton.shape], line, 1)
-        rows, _ = self.scan(skeleton.struct, scratch.struct, line, 0, len(line), 0, final=True)
+        data = bytearray(line + b"\0")
+        scratch = _Block(self.kinds[skeleton.shape], data, 1)
+        rows, _ = self.scan(skeleton.struct, scratch.struct, data, 0, len(line), 0, final=True)
         return rows == 1
 
     def _kind_of(self, shape: Shape, receipt: Receipt) -> _Kind:
@@ -220,7 +238,7 @@ class _Reader:
             kind.sound = True
         return kind
 
-    def _block_for(self, kind: _Kind, data: bytes, most: int) -> Generator[Columns, None, _Block]:
+    def _block_for(self, kind: _Kind, data: bytearray, most: int) -> Generator[Columns, None, _Block]:
         """The block that takes rows of a kind; another one is finished first."""
         block = self.block
         if block is not None and (block.kind is not kind or block.size == block.most):

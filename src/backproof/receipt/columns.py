@@ -99,14 +99,14 @@ class Shape:
 class Lines:
     """The bytes that records were read from, without their line feeds."""
 
-    data: bytes
+    data: bytes | bytearray
     spans: NDArray[np.int64]
     numbers: NDArray[np.int64]  # of the lines, from 1
     where: str
 
     def __getitem__(self, row: int) -> bytes:
         begin, end = self.spans[row].tolist()
-        return self.data[begin:end]
+        return bytes(self.data[begin:end])
 
     def place(self, row: int) -> str:
         """Where a record stands."""
@@ -140,6 +140,26 @@ class Columns:
             return self.receipts[row].document
         filled: dict[str, Any] = _filled(self.shape.template, self.numbers[row], self.texts[row])
         return filled
+
+    def only(self, rows: NDArray[np.intp]) -> Columns:
+        """Some of the records."""
+        lines = self.lines
+        return Columns(
+            self.shape,
+            self.numbers[rows],
+            tuple(self.texts[row] for row in rows),
+            tuple(self.positions[row] for row in rows),
+            tuple(self.receipts[row] for row in rows) if self.receipts else (),
+            tuple((place, found) for place, row in enumerate(rows) for at, found in self.deviations if at == row),
+            self.canonical[rows] if self.canonical is not None else None,
+            self.exponents[rows] if self.exponents is not None else None,
+            Lines(lines.data, lines.spans[rows], lines.numbers[rows], lines.where) if lines is not None else None,
+        )
+
+    def canonical_bytes(self, row: int) -> bytes | None:
+        """The canonical bytes of a record without their line feed, if it is known to have come in them."""
+        known = self.lines is not None and self.canonical is not None and self.canonical[row]
+        return self.lines[row] if known and self.lines is not None else None
 
     def is_canonical(self, row: int) -> bool:
         """Whether a record came in its canonical bytes; one that came in none did."""

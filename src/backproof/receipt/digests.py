@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from backproof.receipt.columns import Columns
 from backproof.receipt.emission import emit
+from backproof.receipt.json_text import quote
 
 SHA256 = re.compile(r"^sha256:[0-9a-f]{64}\Z")
 
@@ -27,6 +29,25 @@ def bundle_digest(documents: Iterable[Mapping[str, Any]]) -> str:
     digest = hashlib.sha256()
     for document in documents:
         digest.update(emit(without_attestor_key(document, "bundle_root_digest")))
+    return "sha256:" + digest.hexdigest()
+
+
+def canonical_without(columns: Columns, row: int, key: str) -> tuple[bytes, ...]:
+    """The canonical bytes of a record without one key of its attestor, in pieces."""
+    line, said = columns.canonical_bytes(row), columns.text(row, "attestor", key)
+    if line is not None and said is not None:
+        # No other key of a receipt has a text of this name, and within a text the quotes would be escaped.
+        pieces = line.split(f',"{key}":{quote(said)}'.encode())
+        if len(pieces) == 2:
+            return (*pieces, b"\n")
+    return (emit(without_attestor_key(columns.document(row), key)),)
+
+
+def digest_of(pieces: Iterable[bytes]) -> str:
+    """The digest of some bytes that come in pieces."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
     return "sha256:" + digest.hexdigest()
 
 

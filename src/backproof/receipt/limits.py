@@ -31,6 +31,11 @@ class Limits:
     dropped_if_zero: NDArray[np.intp]
     texts: tuple[tuple[Kind, ...], ...]  # one entry a free text
 
+    @property
+    def asks_of_texts(self) -> bool:
+        """Whether the format asks anything of a free text."""
+        return any(self.texts)
+
     def within(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which rows lie within every bound."""
         bounded, integers = numbers[:, self.bounded], numbers[:, self.integers]

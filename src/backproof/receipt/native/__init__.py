@@ -47,7 +47,7 @@ class Scan(Protocol):
         self,
         skeleton: SkeletonStruct,
         block: BlockStruct,
-        data: bytes,
+        data: bytearray,
         begin: int,
         end: int,
         row: int,
@@ -71,14 +71,17 @@ def bound(library: ctypes.CDLL) -> Scan:
     """`backproof_scan` of a library as a function."""
     function = library.backproof_scan
     function.restype = ctypes.c_int64
-    pointers = (ctypes.POINTER(SkeletonStruct), ctypes.POINTER(BlockStruct), ctypes.c_char_p)
+    pointers = (ctypes.POINTER(SkeletonStruct), ctypes.POINTER(BlockStruct), ctypes.c_void_p)
     function.argtypes = (*pointers, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
     def scan(
-        skeleton: SkeletonStruct, block: BlockStruct, data: bytes, begin: int, end: int, row: int, *, final: bool
+        skeleton: SkeletonStruct, block: BlockStruct, data: bytearray, begin: int, end: int, row: int, *, final: bool
     ) -> tuple[int, int]:
         stop = ctypes.c_int32()
-        rows = function(skeleton, block, data, begin, end, final, row, ctypes.byref(stop))
+        if not 0 <= begin <= end < len(data):
+            raise ValueError("the scanner looks at the byte after the last")
+        held = ctypes.c_char.from_buffer(data)
+        rows = function(skeleton, block, ctypes.byref(held), begin, end, final, row, ctypes.byref(stop))
         return rows, stop.value
 
     return scan
