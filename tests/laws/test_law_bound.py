@@ -132,24 +132,60 @@ def test_long_sums_stay_inside_the_likely_bound_too(execution: str) -> None:
 @law(30)
 @given(data=st.data(), style=st.sampled_from(["plain", "tied"]), size=st.sampled_from([1e-6, 1e-3, 0.1]))
 def test_errors_of_the_operands_are_carried(op: str, data: st.DataObject, style: str, size: float) -> None:
+    point = data.draw(points(op))
+    check_carried(point, point.x(style), size, 4)
+
+
+DECIDING = [
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "argmax",
+    "argsort",
+    "topk",
+    "pool_argmax",
+    "max_pool",
+    "max",
+    "relu",
+    "sign",
+]
+
+
+@pytest.mark.parametrize("op", DECIDING)
+@law(60)
+@given(data=st.data())
+def test_every_decision_that_errors_may_turn_is_in_doubt(op: str, data: st.DataObject) -> None:
+    """Numbers nearer to each other than their errors, so that many decisions turn."""
+    point, size = data.draw(points(op)), 2.0**-6
+    rng = point.rng(6)
+    x = tuple(
+        size / 4 * rng.integers(-4, 5, kind.shape) if kind.kind == "real" else v
+        for kind, v in zip(point.types, point.x(), strict=True)
+    )
+    check_carried(point, x, size, 12)
+
+
+def check_carried(point: Point, x: tuple[Array, ...], size: float, tries: int) -> None:
     """Operands moved anywhere within their errors: the result stays within its own, and what is decided otherwise was in doubt."""
-    point, B = data.draw(points(op)), bounded("float64")
     D, rng = bounded("float64"), point.rng(7)
     grid = 2.0**-30  # on which adding an error is exact
-    x = tuple(np.rint(v / grid) * grid if v.dtype.kind == "f" else v for v in point.x(style))
+    x = tuple(np.rint(v / grid) * grid if v.dtype.kind == "f" else v for v in x)
     errors = [
         np.rint(size * rng.integers(0, 2, v.shape) * rng.random(v.shape) / grid) * grid if v.dtype.kind == "f" else None
         for v in x
     ]
-    bounds = tuple(Bound(v.value, e, e) for v, e in zip(values(B, x, point.types), errors, strict=True))
+    bounds = tuple(Bound(v.value, e, e) for v, e in zip(values(D, x, point.types), errors, strict=True))
     with np.errstate(all="ignore"):
-        wanted = B.apply(point.primitive, *bounds, **point.params)
-        for _ in range(4):
+        wanted = D.apply(point.primitive, *bounds, **point.params)
+        for _ in range(tries):
             moved = tuple(
                 v if e is None else v + e * rng.integers(-1, 2, v.shape) for v, e in zip(x, errors, strict=True)
             )
             found = D.apply(point.primitive, *values(D, moved, point.types), **point.params)
-            check(op + " of errors", wanted, found.value, float32(), measured=False)
+            check(point.op + " of errors", wanted, found.value, float32(), measured=False)
 
 
 @law(200)

@@ -6,6 +6,7 @@ two extrapolations, and the rounding of the function's values divided by the ste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -22,6 +23,7 @@ from backproof.engine.evaluate import evaluate, pushforward
 from backproof.ir.backprop import backprop
 from backproof.ir.build import Builder
 from backproof.ir.graph import Graph
+from backproof.ir.primitives import PRIMITIVES
 from backproof.ir.types import real
 from backproof.numerics import FORMATS
 
@@ -125,3 +127,37 @@ def test_the_second_derivative_of_a_product_is_right_where_factors_are_zero(zero
         (tangent,) = (pushforward(graph, float64(), values, {0: np.eye(len(x))[j]})[output] for output in graph.outputs)
         wanted = [0.0 if i == j else np.prod(np.delete(x, [i, j])) for i in range(len(x))]
         assert np.array_equal(tangent, wanted)
+
+
+KINKS: list[tuple[str, dict[str, Any], list[list[float]], list[list[float]]]] = [
+    ("relu", {}, [[-1.0, 0.0, 1.0]], [[0.0, 0.0, 1.0]]),
+    ("abs", {}, [[-1.0, 0.0, 1.0]], [[-1.0, 0.0, 1.0]]),
+    ("sign", {}, [[-1.0, 0.0, 1.0]], []),
+    ("maximum", {}, [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]], [[0.0, 0.5, 1.0], [1.0, 0.5, 0.0]]),
+    ("minimum", {}, [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]], [[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]]),
+    ("max", {"axes": (0,)}, [[2.0, 1.0, 2.0]], [[0.5, 0.0, 0.5]]),
+    ("min", {"axes": (0,)}, [[1.0, 1.0, 2.0]], [[0.5, 0.5, 0.0]]),
+    ("prod", {"axes": (0,)}, [[0.0, 2.0, 3.0]], [[6.0, 0.0, 0.0]]),
+    ("pow", {}, [[0.0, 0.0, 2.0, 0.0], [1.0, 0.0, 0.0, 2.0]], [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, math.log(2), 0.0]]),
+]
+
+
+@pytest.mark.parametrize(("op", "params", "x", "slopes"), KINKS, ids=[case[0] for case in KINKS])
+def test_derivatives_at_kinks_and_ties_are_the_stated_ones(
+    op: str, params: dict[str, Any], x: list[list[float]], slopes: list[list[float]]
+) -> None:
+    D, inputs = float64(), tuple(np.array(v) for v in x)
+    with np.errstate(all="ignore"):
+        y = np.asarray(D.apply(PRIMITIVES[op], *inputs, **params))
+        found = [pull(D, inputs, y, np.ones_like(y), **params) for pull in PRIMITIVES[op].vjp if pull is not None]  # type: ignore[union-attr] # none is variadic
+    assert len(found) == len(slopes)
+    for slope_found, slope_wanted in zip(found, slopes, strict=True):
+        assert np.array_equal(slope_found, slope_wanted)
+
+
+def test_the_first_of_equals_takes_the_derivative_of_a_pooled_maximum() -> None:
+    D, x = float64(), np.array([[[1.0, 1.0, 0.0]]])
+    params = {"window": (2,), "stride": (1,), "padding": ((0, 0),), "dilation": (1,)}
+    pull = PRIMITIVES["max_pool"].pull(0)
+    assert pull is not None
+    assert pull(D, (x,), D.max_pool(x, **params), np.array([[[1.0, 10.0]]]), **params).tolist() == [[[1.0, 10.0, 0.0]]]
