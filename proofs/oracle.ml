@@ -71,6 +71,9 @@ let instruction () = match word () with
   | "stop" -> Stop (int ())
   | w -> failwith ("instruction " ^ w)
 
+(* Long numbers in base 16: their length in decimal takes a square of it to find. *)
+let text v = if Big.numbits v <= 1024 then Big.to_string v else Big.format "%#x" v
+
 let () =
   let leaves = many (fun () -> let s = shape () in (s, many number)) in
   let program = many instruction in
@@ -83,6 +86,6 @@ let () =
   | Some (values, gradients) ->
     Printf.eprintf "%.3f\n" (Sys.time () -. start);
     let b = Buffer.create 1000000 in
-    let line l = List.iter (fun v -> Buffer.add_string b (Big.to_string v); Buffer.add_char b ' ') l; Buffer.add_char b '\n' in
+    let line l = List.iter (fun v -> Buffer.add_string b (text v); Buffer.add_char b ' ') l; Buffer.add_char b '\n' in
     List.iter line values; List.iter line gradients;
     print_string (Buffer.contents b)

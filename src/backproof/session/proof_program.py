@@ -266,12 +266,17 @@ class Program:
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def numeral(value: int) -> str:
+    """A whole number as text; long ones in base 16, which takes no longer than it is long."""
+    return str(value) if value.bit_length() <= 1024 else hex(value)
+
+
 def _integer(value: int) -> str:
-    return str(value) if value >= 0 else f"({value})"
+    return numeral(value) if value >= 0 else f"({numeral(value)})"
 
 
 def _integers(values: Iterable[int]) -> str:
-    return f"[{';'.join(map(str, values))}]%Z"
+    return f"[{';'.join(map(numeral, values))}]%Z"
 
 
 def coq_lists(lists: Iterable[Sequence[int]]) -> str:
@@ -292,4 +297,4 @@ def _entries(entries: Entries) -> str:
 
 
 def _counted(values: Sequence[int]) -> str:
-    return " ".join(map(str, (len(values), *values)))
+    return " ".join(map(numeral, (len(values), *values)))

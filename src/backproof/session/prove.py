@@ -18,22 +18,21 @@ from typing import Any, Literal
 import numpy as np
 
 from backproof.engine.domain import ArrayDomain
-from backproof.engine.evaluate import evaluate
 from backproof.engine.exact import SURROGATES, ExactKernels, rational
 from backproof.errors import BackproofError, DomainError, SessionError
 from backproof.ir.graph import Graph
 from backproof.ir.text import digest
 from backproof.session import theory
 from backproof.session.certify import leaves_of
-from backproof.session.proof_program import Program, coq_lists
+from backproof.session.proof_program import Program, coq_lists, numeral
 from backproof.session.proof_translation import Writer, given, integers, stand_in, translate
 from backproof.session.tape import compile_tape, run_backward
 
 By = Literal["kernel", "oracle"]
 Numbers = list[tuple[int, ...]]
-KERNEL_WORK = 400_000
+KERNEL_WORK = 150_000
 """About how many products and numbers the kernel is asked for before the oracle is taken instead."""
-LARGEST_BITS = 4096
+LARGEST_BITS, LARGEST_POWER = 1 << 15, 1 << 12
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Proof:
         if self.difference is not None:
             d = self.difference
             lines += [
-                f"  ✗ {d.what} of {d.place}, entry {d.position}: recorded {d.recorded}, the proved backpropagation gives {d.proved}"
+                f"  ✗ {d.what} of {d.place}, entry {d.position}: recorded {_said(d.recorded)}; proved: {_said(d.proved)}"
             ]
         lines.append(f"  leaves         small whole numbers, seed {self.seed}")
         if self.stand_ins:
@@ -103,6 +102,10 @@ class Proof:
             taken = ", ".join(f"{op} ({count})" for op, count in sorted(self.frozen.items()))
             lines.append(f"  decided before {taken}: taken from the record, not decided by the theory")
         return "\n".join(lines)
+
+
+def _said(value: int | None) -> str:
+    return "no number, or one too long to show" if value is None else numeral(value)
 
 
 class _WholeKernels(ExactKernels):
@@ -131,7 +134,7 @@ class _WholeKernels(ExactKernels):
         return super().constant(float(self._whole_number(value)) if isinstance(value, float) else value, shape)
 
     def pow(self, a: Any, b: Any) -> Any:
-        if any(abs(exponent) > LARGEST_BITS for exponent in np.ravel(b).tolist()):
+        if any(abs(exponent) > LARGEST_POWER for exponent in np.ravel(b).tolist()):
             raise DomainError("an exponent is too large for exact arithmetic")
         if any(exponent < 0 for exponent in np.ravel(b).tolist()):
             self.noted.add("negative powers by positive ones")
@@ -149,13 +152,12 @@ def record(graph: Graph, seed: int) -> Record:
     kernels = _WholeKernels()
     D = ArrayDomain("whole numbers", kernels)
     leaves = leaves_of(graph, {}, rng, lambda shape: rng.integers(-2, 3, tuple(shape)))
-    values = evaluate(graph, D, leaves)
+    values = _evaluated(graph, D, leaves)
     cotangent = kernels.leaf(rng.integers(1, 4, graph.types[out].shape), "real")
     tape = compile_tape(graph, D, values)
     start: list[Any] = [None] * len(graph)
     start[out] = cotangent
     gradients = run_backward(tape, start)
-    _bounded(graph, values)
     translated = translate(graph, values)
     graded = tuple(value for value in range(len(graph)) if tape.wanted[value])
     return Record(
@@ -175,15 +177,18 @@ def _written_out(gradient: Any, size: int) -> tuple[int, ...]:
     return (0,) * size if gradient is None else integers(gradient)
 
 
-def _bounded(graph: Graph, values: Sequence[Any]) -> None:
-    """Refuse numbers that grow without end."""
-    for value, array in enumerate(values):
-        largest = max((abs(int(x)) for x in np.ravel(array).tolist()), default=0)
+def _evaluated(graph: Graph, D: ArrayDomain, leaves: Sequence[Any]) -> list[Any]:
+    """Every value; numbers that grow without end are refused as soon as they do."""
+    values = [D.value(given, leaf.type) for given, leaf in zip(leaves, graph.leaves, strict=True)]
+    for value, node in enumerate(graph.nodes, len(graph.leaves)):
+        values.append(D.apply(node.primitive, *(values[a] for a in node.arguments), **node.given))
+        largest = max((abs(int(x)) for x in np.ravel(values[value]).tolist()), default=0)
         if largest.bit_length() > LARGEST_BITS:
             raise DomainError(
-                f"{graph.name(value)} has numbers of {largest.bit_length()} bits: the graph is too deep for exact arithmetic. "
-                "'bp certify' has no such limit"
+                f"{_place(graph, value)} has numbers of {largest.bit_length()} bits: the graph is too deep for exact "
+                "arithmetic; 'bp certify' has no such limit"
             )
+    return values
 
 
 def _program(translated: Writer, out: int, cotangent: Any) -> Program:
@@ -214,7 +219,7 @@ def prove(graph: Graph, *, seed: int = 0, by: By | None = None, keep: Path | Non
 
 def check(graph: Graph, found: Record, *, seed: int, by: By | None = None, keep: Path | None = None) -> Proof:
     """Have recorded numbers computed again, and compared entry by entry."""
-    by = by or ("kernel" if _work(graph) <= KERNEL_WORK else "oracle")
+    by = by or ("kernel" if _work(graph) * _width(found) ** 2 <= KERNEL_WORK else "oracle")
     if keep is not None:
         keep.write_text(certificate(found), encoding="utf-8")
     ask: Callable[[Graph, Record], Difference | None] = _by_kernel if by == "kernel" else _by_oracle
@@ -232,6 +237,12 @@ def check(graph: Graph, found: Record, *, seed: int, by: By | None = None, keep:
         stand_ins=found.stand_ins,
         frozen=found.frozen,
     )
+
+
+def _width(found: Record) -> float:
+    """How many words of 64 bits the largest number takes; the kernel's products take the square of it."""
+    largest = max((abs(x) for numbers in (*found.values, *found.gradients) for x in numbers), default=0)
+    return max(1.0, largest.bit_length() / 64)
 
 
 def _work(graph: Graph) -> int:
@@ -322,9 +333,14 @@ def _read_difference(graph: Graph, found: Record, said: str) -> Difference | Non
     if numbers is None:
         return None
     index, position = int(numbers[1]), int(numbers[2])
-    proved, recorded = (None if part == "None" else int(part[5:].strip("()")) for part in numbers.group(3, 4))
+    proved, recorded = (_shown(part) for part in numbers.group(3, 4))
     value = (found.valued if in_values else found.graded)[index]
     return Difference("value" if in_values else "gradient", _place(graph, value), position, recorded, proved)
+
+
+def _shown(printed: str) -> int | None:
+    """A number as the kernel prints an option of one; Python reads no decimal of more than 4300 digits."""
+    return None if printed == "None" or len(printed) > 4000 else int(printed[5:].strip("()"))
 
 
 def _by_oracle(graph: Graph, found: Record) -> Difference | None:
@@ -338,7 +354,7 @@ def _by_oracle(graph: Graph, found: Record) -> Difference | None:
         ("gradient", found.graded, found.gradients, count),
     ):
         for value, numbers in zip(chosen, said, strict=True):
-            proved = tuple(map(int, lines[offset + found.places[value]].split()))
+            proved = tuple(int(word, 0) for word in lines[offset + found.places[value]].split())
             if proved != numbers:
                 return _first_difference(what, _place(graph, value), numbers, proved)
     return None
