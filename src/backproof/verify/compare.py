@@ -20,8 +20,17 @@ class Coverage:
 
     columns: set[int] = field(default_factory=set)
     paths: set[Path] = field(default_factory=set)
-    weak: dict[Path, str] = field(default_factory=dict)
+    weak: dict[Path, str] = field(default_factory=dict)  # in every block so far
+    weak_now: dict[Path, str] = field(default_factory=dict)  # in this block
+    blocks: int = 0
     claims: int = 0
+
+    def end_block(self) -> None:
+        """A number that any block depends on is checked: it is weak only if it is weak in every one."""
+        weak = self.weak if self.blocks else self.weak_now
+        self.weak = {path: because for path, because in weak.items() if path in self.weak_now}
+        self.weak_now = {}
+        self.blocks += 1
 
 
 def judge_label(rule: int, record: int, claim: Label | Keys | Wrong | Read, coverage: Coverage) -> Iterator[Finding]:
@@ -67,19 +76,13 @@ def judge_equation(
         yield Finding(rule, record, claim.path, claim.message, claim.said, claim.expected, id=claim.id)
         return
     if isinstance(claim, Weak):
-        coverage.weak[claim.path] = claim.because
+        coverage.weak_now[claim.path] = claim.because
         return
-    said = claim.said.ravel()
-    if not said.size:
-        return
-    present = (said >= 0) & ~_missing(claim.given, claim.said)
+    present = spoken_of(claim, coverage)
     if not present.any():
         return
     coverage.claims += int(present.sum()) * len(claim.found.mid)
-    coverage.columns.update(said[present].tolist())
-    given = () if claim.earlier else claim.given
-    for columns in given:
-        coverage.columns.update(columns.ravel().tolist())
+    said, given = claim.said.ravel(), () if claim.earlier else claim.given
     rows = claim.rows if claim.rows is not None else slice(None)
     stored, radius = ledger.columns.numbers[rows][:, said], ledger.radii[rows][:, said]
     mid, rad = (
@@ -107,6 +110,16 @@ def judge_equation(
             column=int(said[k]),
             inputs=_inputs(given, claim.said, k),
         )
+
+
+def spoken_of(claim: Equation, coverage: Coverage) -> NDArray[np.bool_]:
+    """Which entries of an equation there are; they and what they were derived from count as checked."""
+    said = claim.said.ravel()
+    present: NDArray[np.bool_] = (said >= 0) & ~_missing(claim.given, claim.said)
+    if present.any():
+        for columns in (said[present], *(() if claim.earlier else claim.given)):
+            coverage.columns.update(columns.ravel().tolist())
+    return present
 
 
 def _missing(given: Iterable[Positions], said: Positions) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ time · 5 chains and digests across the bundle · 6 causes before consequences �
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,9 +19,44 @@ from backproof.rules.ball import FLOAT32
 from backproof.rules.layout import Layout
 from backproof.rules.r17_bundle_digest import PATH, BundleDigest
 from backproof.rules.rule import Ledger, Rule
+from backproof.verify import native
 from backproof.verify.compare import Coverage, by_cause, fold, judge_equation, judge_label
 from backproof.verify.coverage import unchecked_of
+from backproof.verify.screen import Screen
 from backproof.verify.verdict import MOST_FINDINGS, Finding, Unchecked, Verdict
+
+WORTH_A_SCREEN = 4  # records in a block, to trace the equations of their shape
+
+
+@dataclass(eq=False)
+class _Case:
+    """A shape being verified: where everything stands in it, what is wrong with its labels, what was checked."""
+
+    layout: Layout
+    labels: list[Finding] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+    screens: dict[float, Screen] = field(default_factory=dict)
+
+
+class _Kept:
+    """The findings of a block: those of its first records, up to a number, in the order of the rules."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.findings: list[Finding] = []
+        self.more = 0
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Keep some more."""
+        for finding in findings:
+            self.findings.append(finding)
+            if len(self.findings) >= 4 * self.most:
+                self._cut()
+
+    def _cut(self) -> None:
+        self.findings.sort(key=lambda finding: finding.record)
+        self.more += len(self.findings) - self.most
+        del self.findings[self.most :]
 
 
 class Verifier:
@@ -29,83 +64,115 @@ class Verifier:
 
     def __init__(self, *, bundle: bool) -> None:
         self.bundle = bundle
-        self.coverage = Coverage()
+        self.claims = 0
         self.evaluated: set[int] = set()
         self.findings: list[Finding] = []
         self.more = 0
         self.records = 0
         self.deviations: list[tuple[int, Deviation]] = []
         self.versions: dict[str, None] = {}
-        self.unchecked: dict[str, Unchecked] = {}
         self.single = False
         self.not_canonical: list[int] = []
         self._digest = BundleDigest()
         self._previous: Ledger | None = None
-        self._layouts: dict[Shape, tuple[Layout, list[Finding], Coverage, set[int]]] = {}
+        self._cases: dict[Shape, _Case] = {}
 
     def take(self, columns: Columns) -> None:
-        """Judge one block (2 to 5)."""
-        layout, labels, coverage, evaluated = self._shape(columns.shape)
-        ledger = Ledger(columns, layout, self._previous)
-        if ledger.unit == FLOAT32:
-            self.single = True
+        """Judge one block (2 to 5); records computed in different formats apart."""
+        case = self._case(columns.shape)
+        singles = Ledger(columns, case.layout).singles
+        seams = np.flatnonzero(singles[1:] != singles[:-1]) + 1
+        for rows in np.split(np.arange(columns.size), seams) if seams.size else ():
+            self._take(columns.only(rows), case)
+        if not seams.size:
+            self._take(columns, case)
+
+    def _take(self, columns: Columns, case: _Case) -> None:
+        ledger = Ledger(columns, case.layout, self._previous)
+        self.single |= ledger.unit == FLOAT32
         self.records += columns.size
         self.versions.setdefault(columns.shape.text("schema_version"))
-        for row, receipt in enumerate(columns.receipts):
-            self.deviations += [(columns.positions[row], deviation) for deviation in receipt.deviations]
-        for row in range(columns.size if labels else 0):
-            self._add(_at(finding, columns.positions[row]) for finding in labels)
+        self.deviations += [(columns.positions[row], deviation) for row, deviation in columns.deviations]
+        self._note_canonical(columns)
+        found = _Kept(MOST_FINDINGS)
+        for row in range(columns.size if case.labels else 0):
+            found.add(_at(finding, columns.positions[row]) for finding in case.labels)
+        screen = self._screen(ledger, case)
+        doubtful = self._screened(ledger, case, screen)
         for rule in RULES:
-            if rule.applies(layout) and (self.bundle or not rule.across):
-                self._equations(rule, ledger, coverage, evaluated)
+            if rule.applies(case.layout) and (self.bundle or not rule.across):
+                traced = screen is not None and rule.number in screen.traced
+                found.add(_equations(rule, doubtful if traced else ledger, case.coverage))
+                if not rule.across or ledger.previous is not None or columns.size > 1:
+                    self.evaluated.add(rule.number)
         if self.bundle:
-            self._add(
-                found
+            found.add(
+                finding
                 for violation in self._digest.take(ledger)
-                for found in judge_equation(17, ledger, violation, coverage)
+                for finding in judge_equation(17, ledger, violation, case.coverage)
             )
-        self.coverage.claims += coverage.claims
-        self.evaluated |= evaluated
-        self._list_unchecked(columns.shape, coverage)
-        coverage.claims = 0
+        self._add(found)
+        self.claims += case.coverage.claims
+        case.coverage.claims = 0
+        case.coverage.end_block()
         if self._previous is not None:
             self._previous.forget()
         self._previous = ledger
 
-    def _shape(self, shape: Shape) -> tuple[Layout, list[Finding], Coverage, set[int]]:
+    def _screen(self, ledger: Ledger, case: _Case) -> Screen | None:
+        """The screen of a shape, where the block can go through one and is worth it."""
+        if ledger.columns.exponents is None or native.library() is None:
+            return None
+        if ledger.unit not in case.screens:
+            if ledger.columns.size < WORTH_A_SCREEN:
+                return None
+            rules = [rule for rule in RULES if not rule.across and rule.applies(case.layout)]
+            case.screens[ledger.unit] = Screen(case.layout, ledger.unit, rules, case.coverage)
+        return case.screens[ledger.unit]
+
+    def _screened(self, ledger: Ledger, case: _Case, screen: Screen | None) -> Ledger | None:
+        """The records of a block that do not clearly hold, for the judge; None if all do."""
+        if screen is None:
+            return ledger
+        passed = screen.passes(ledger)
+        case.coverage.claims += screen.claims * int(passed.sum())
+        doubtful = np.flatnonzero(~passed)
+        return Ledger(ledger.columns.only(doubtful), case.layout) if doubtful.size else None
+
+    def _note_canonical(self, columns: Columns) -> None:
+        if columns.canonical is not None and columns.canonical.all():
+            return
+        for row, position in enumerate(columns.positions):
+            if len(self.not_canonical) < MOST_FINDINGS and not columns.is_canonical(row):
+                self.not_canonical.append(position)
+
+    def _case(self, shape: Shape) -> _Case:
         """Labels are judged once for all records of a shape (3)."""
-        if shape not in self._layouts:
-            layout, coverage = Layout(shape), Coverage()
-            evaluated: set[int] = set()
-            findings: list[Finding] = []
+        if shape not in self._cases:
+            case = self._cases[shape] = _Case(Layout(shape))
             for rule in RULES:
-                if rule.applies(layout):
-                    for claim in rule.labels(layout):
-                        findings += judge_label(rule.number, 0, claim, coverage)
-            self._layouts[shape] = (layout, findings, coverage, evaluated)
-        return self._layouts[shape]
+                if rule.applies(case.layout):
+                    for claim in rule.labels(case.layout):
+                        case.labels += judge_label(rule.number, 0, claim, case.coverage)
+        return self._cases[shape]
 
-    def _equations(self, rule: Rule, ledger: Ledger, coverage: Coverage, evaluated: set[int]) -> None:
-        with np.errstate(all="ignore"):  # what overflows or divides by 0 has no bound, and so is never a pass
-            for claim in rule.equations(ledger):
-                self._add(judge_equation(rule.number, ledger, claim, coverage))
-        if not rule.across or ledger.previous is not None or ledger.columns.size > 1:
-            evaluated.add(rule.number)
+    def _add(self, found: _Kept) -> None:
+        """The findings of the first records are kept, whichever block they came in."""
+        found.findings.sort(key=lambda finding: finding.record)
+        room = MOST_FINDINGS - len(self.findings)
+        self.findings += found.findings[:room]
+        self.more += found.more + max(len(found.findings) - room, 0)
 
-    def _add(self, findings: Iterable[Finding]) -> None:
-        for finding in findings:
-            if len(self.findings) < MOST_FINDINGS:
-                self.findings.append(finding)
-            else:
-                self.more += 1
-
-    def _list_unchecked(self, shape: Shape, coverage: Coverage) -> None:
-        signed = shape.get(*r16_subject_digest.PATH) is not None or (self.bundle and self._digest.binds)
-        if self.bundle:
-            coverage.paths.add(PATH)
-            coverage.paths.add(("trace_id",))
-        for entry in unchecked_of(shape, coverage, signed=signed):
-            self.unchecked.setdefault(entry.path, entry)
+    def _unchecked(self) -> Iterator[Unchecked]:
+        seen: set[str] = set()
+        for shape, case in self._cases.items():
+            signed = shape.get(*r16_subject_digest.PATH) is not None or (self.bundle and self._digest.binds)
+            if self.bundle:
+                case.coverage.paths |= {PATH, ("trace_id",)}
+            for entry in unchecked_of(shape, case.coverage, signed=signed):
+                if entry.path not in seen:
+                    seen.add(entry.path)
+                    yield entry
 
     def close(self) -> Verdict:
         """The verdict, after the last block (5 to 7)."""
@@ -114,7 +181,9 @@ class Verifier:
             self.evaluated |= {17} if self._digest.binds else set()
             violation = self._digest.close()
             if violation is not None:
-                self._add([Finding(17, 0, violation.path, violation.message, violation.said, violation.expected)])
+                found = _Kept(1)
+                found.add([Finding(17, 0, violation.path, violation.message, violation.said, violation.expected)])
+                self._add(found)
         self.findings.sort(key=by_cause)
         return Verdict(
             records=self.records,
@@ -122,8 +191,8 @@ class Verifier:
             deviations=tuple(self.deviations),
             evaluated=tuple(sorted(self.evaluated)),
             gated_off=tuple(rule.number for rule in RULES if rule.number not in self.evaluated),
-            checked=self.coverage.claims,
-            unchecked=tuple(self.unchecked.values()),
+            checked=self.claims,
+            unchecked=tuple(self._unchecked()),
             notes=tuple(self._notes()),
             warnings=tuple(self._warnings()),
             more=self.more,
@@ -143,12 +212,17 @@ class Verifier:
             yield f"not the canonical bytes (order, spacing or spelling of numbers): record {shown}"
 
 
-def verify_receipts(receipts: Iterable[Receipt], *, bundle: bool) -> Verdict:
-    """The verdict over some receipts; as a bundle, their chain is judged too."""
+def verify_columns(blocks: Iterable[Columns], *, bundle: bool) -> Verdict:
+    """The verdict over the records of a bundle, block by block."""
     verifier = Verifier(bundle=bundle)
-    for columns in columns_of(_noting(receipts, verifier)):
+    for columns in blocks:
         verifier.take(columns)
     return verifier.close()
+
+
+def verify_receipts(receipts: Iterable[Receipt], *, bundle: bool) -> Verdict:
+    """The verdict over some receipts; as a bundle, their chain is judged too."""
+    return verify_columns(columns_of(receipts), bundle=bundle)
 
 
 def verify_receipt(receipt: Receipt) -> Verdict:
@@ -161,11 +235,12 @@ def verify_receipt(receipt: Receipt) -> Verdict:
     return verify_receipts([receipt], bundle=False)
 
 
-def _noting(receipts: Iterable[Receipt], verifier: Verifier) -> Iterator[Receipt]:
-    for position, receipt in enumerate(receipts):
-        if receipt.source and len(verifier.not_canonical) < MOST_FINDINGS and not receipt.is_canonical:
-            verifier.not_canonical.append(position)
-        yield receipt
+def _equations(rule: Rule, ledger: Ledger | None, coverage: Coverage) -> Iterator[Finding]:
+    if ledger is None:
+        return
+    with np.errstate(all="ignore"):  # what overflows or divides by 0 has no bound, and so is never a pass
+        for claim in rule.equations(ledger):
+            yield from judge_equation(rule.number, ledger, claim, coverage)
 
 
 def _at(finding: Finding, record: int) -> Finding:

@@ -1,0 +1,105 @@
+"""The screen: records whose every traced equation clearly holds, found natively. The judge looks at the others.
+
+It decides nothing that the judge would not: it asks for a deviation within a narrower bound, and the two evaluations of a
+bound differ by rounding alone, which is below 1e-14 of the sizes that meet in an equation, while nine digits put at
+least 5e-10 of them into its bound.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backproof.rules.ball import FUNCTION_SLACK, SLACK, radius_by_exponent
+from backproof.rules.layout import Layout
+from backproof.rules.rule import Equation, Ledger, Rule
+from backproof.verify import native
+from backproof.verify.compare import Coverage, spoken_of
+from backproof.verify.tracing import CannotTraceError, TracedBall, TracedLedger
+
+WITHIN = 1.0 - 1e-4  # of the bound; 1e-14 / 5e-10 is 2e-5
+
+
+class Screen:
+    """The equations of one shape as a program, for records computed in one format."""
+
+    def __init__(self, layout: Layout, unit: float, rules: Iterable[Rule], coverage: Coverage) -> None:
+        ledger = TracedLedger(layout, unit)
+        checks: list[NDArray[np.intp]] = []
+        traced: set[int] = set()
+        for rule in rules:
+            made = _checks(rule, ledger, coverage)
+            if made is not None:
+                traced.add(rule.number)
+                checks += made
+        self.traced = frozenset(traced)  # the rules that it speaks for
+        self._held = _arrays(ledger, checks)
+        self.claims = len(self._held["checks"])  # a record
+        tracer = ledger.tracer
+        self._struct = native.ProgramStruct(
+            *(array.ctypes.data for array in self._held.values()),
+            radius_by_exponent().ctypes.data,
+            tracer.columns,
+            tracer.size - tracer.columns,
+            self.claims,
+            unit,
+            SLACK,
+            FUNCTION_SLACK,
+            WITHIN,
+        )
+        self._slots = np.empty((tracer.size, 2, native.LANES))
+
+    def passes(self, ledger: Ledger) -> NDArray[np.bool_]:
+        """Which records clearly hold."""
+        columns = ledger.columns
+        library = native.library()
+        passed = np.zeros(columns.size, dtype=np.bool_)
+        if library is None or columns.exponents is None:
+            return passed
+        numbers, exponents = np.ascontiguousarray(columns.numbers), np.ascontiguousarray(columns.exponents)
+        library.backproof_screen(
+            ctypes.byref(self._struct),
+            numbers.ctypes.data,
+            exponents.ctypes.data,
+            numbers.shape[1],
+            len(numbers),
+            self._slots.ctypes.data,
+            passed.ctypes.data,
+        )
+        return passed
+
+
+def _checks(rule: Rule, ledger: TracedLedger, coverage: Coverage) -> list[NDArray[np.intp]] | None:
+    """Which slot each number of a rule's equations should agree with; None if it cannot be traced."""
+    before, seen = ledger.tracer.mark(), Coverage()
+    try:
+        claims = list(rule.equations(ledger))  # a rule that asks for a number raises
+    except CannotTraceError:
+        ledger.tracer.back_to(before)
+        return None
+    checks = []
+    for claim in claims:
+        if not isinstance(claim, Equation) or claim.rows is not None:
+            ledger.tracer.back_to(before)
+            return None
+        present, found = spoken_of(claim, seen), claim.found
+        if present.any():
+            ids = found.ids if isinstance(found, TracedBall) else ledger.tracer.constant(found.mid, found.rad)
+            checks.append(np.stack([claim.said.ravel(), ids.reshape(claim.said.size)], axis=1)[present])
+    coverage.columns |= seen.columns
+    return checks
+
+
+def _arrays(ledger: TracedLedger, checks: list[NDArray[np.intp]]) -> dict[str, NDArray[Any]]:
+    """The program, in the order of the struct."""
+    tracer, none = ledger.tracer, np.zeros((0, 3), dtype=np.int32)
+    return {
+        "code": np.ascontiguousarray(np.concatenate([none, *tracer.code])),
+        "lists": np.concatenate([none[:, 0], *tracer.lists]),
+        "constants": np.array(tracer.constants, dtype=np.float64).reshape(-1, 2),
+        "checks": np.concatenate([none[:, :2], *checks]).astype(np.int32),
+    }
