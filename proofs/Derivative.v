@@ -68,9 +68,6 @@ Fixpoint cder (G : list shape) : (R -> ctx G) -> R -> ctx G -> Prop :=
   | s :: G => fun F t d => tder s (fun u => fst (F u)) t (fst d) /\ cder G (fun u => snd (F u)) t (snd d)
   end.
 
-(** Induction over the shape of a tensor that moves along a path. *)
-Ltac step := cbn [tder vder tmap tzip tfill vmap vzip vfill fst snd] in *.
-
 Lemma tder_const s v t : tder s (fun _ => v) t (tzero s).
 Proof.
   induction s as [|n s IHs]; [exact (d_const v t)|].

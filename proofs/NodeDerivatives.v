@@ -132,7 +132,7 @@ Proof.
   induction n; intros l; [reflexivity|]. simpl in *.
   specialize (IHs l). destruct (fill 0 s l) as [a l1]. simpl in IHs. subst l1.
   specialize (IHn (skipn (size s) l)). destruct (vfill_from (fill 0 s) n (skipn (size s) l)) as [b l2]. simpl in *.
-  subst l2. rewrite Nat.add_comm, <- skipn_skipn || idtac.
+  subst l2.
   clear. revert l. generalize (n * size s)%nat as m. generalize (size s) as k.
   induction k; intros m l; simpl; [reflexivity|]. destruct l; [now rewrite !skipn_nil|]. apply IHk.
 Qed.
