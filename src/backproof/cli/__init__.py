@@ -20,6 +20,7 @@ COMMANDS = (
     Command("rules", "list the rules of receipts", "backproof.cli.rules"),
     Command("scaffold", "print a built-in topology input to start from", "backproof.cli.scaffold"),
     Command("schema", "print the JSON Schema of a format", "backproof.cli.schema"),
+    Command("show", "draw the step of a small network, with what does not hold in red", "backproof.cli.show"),
     Command("validate", "validate a receipt against its format", "backproof.cli.validate"),
     Command("validate-input", "validate a topology input", "backproof.cli.validate_input"),
     Command("verify", "derive every claim of a file again, and say which does not hold", "backproof.cli.verify"),

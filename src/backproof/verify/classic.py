@@ -161,7 +161,7 @@ def _reproduced(receipt: Receipt, verdict: Verdict) -> Check:
     if replay:
         return Check("engine-reproduce", "fail", f"{len(replay)} number(s) differ", [_evidence(f) for f in replay])
     exact = _reproduces_bytes(receipt)
-    message = "byte for byte" if exact else "within the rounding of nine digits"
+    message = "byte for byte" if exact else "within the rounding of the numbers"
     return Check("engine-reproduce", "pass", message)
 
 
