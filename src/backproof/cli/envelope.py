@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backproof.errors import BackproofError, InputError, UsageError
-from backproof.receipt.json_text import compact
+from backproof.receipt.json_text import pieces
 
 
 def output_flags(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,9 @@ def code_of(error: BackproofError) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on standard output."""
-    print(compact(value))
+    """One line of JSON on standard output; what an iterator holds goes out item by item."""
+    sys.stdout.writelines(pieces(value))
+    print()
 
 
 def say(args: argparse.Namespace, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -55,15 +55,15 @@ def _is_receipt(path: str, head: bytes) -> bool:
 
 
 def _verify_receipts(args: argparse.Namespace, path: str) -> int:
-    from backproof.receipt.document import Receipt, read_any
+    from backproof.receipt.bundle import read_any_columns
     from backproof.report.verdict import as_json, print_verdict
-    from backproof.verify import verify_receipts
+    from backproof.verify import verify_columns
 
-    receipts: Iterator[Receipt] = read_any(path)
-    first = list(islice(receipts, 2))
+    blocks = read_any_columns(path)
+    first = list(islice(blocks, 2))
     if not first:
         raise InputError(f"{path}: is empty; a receipt is one JSON object on one line")
-    verdict = verify_receipts(chain(first, receipts), bundle=len(first) > 1)
+    verdict = verify_columns(chain(first, blocks), bundle=sum(columns.size for columns in first) > 1)
     warned = bool(verdict.warnings) and (args.strict or args.warn_as_fail)
     if wants_json(args):
         print_json({**as_json(verdict), "ok": verdict.holds and not warned})

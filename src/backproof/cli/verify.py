@@ -64,10 +64,10 @@ def _general(args: argparse.Namespace, path: str | None) -> int:
 
 
 def _multi(args: argparse.Namespace, path: str | None) -> int:
-    from backproof.receipt.document import read_documents
+    from backproof.receipt.bundle import read_columns
     from backproof.verify.classic import verify_multi
 
-    return _report(args, verify_multi(read_documents(path or "-")))
+    return _report(args, verify_multi(read_columns(path or "-")))
 
 
 KINDS: dict[str, Callable[[argparse.Namespace, str | None], int]] = {
@@ -91,9 +91,9 @@ def _contents(report: Any) -> dict[str, Any]:
 
     covered = coverage(report.verdict) if report.verdict is not None else {}
     checks = [check.as_json() for check in report.checks]
-    if not report.per_record:
+    if report.per_record is None:
         return {"checks": checks, **covered}
-    records = [
+    records = (
         {
             "step_index": i,
             "schema_version": record.version,
@@ -102,22 +102,16 @@ def _contents(report: Any) -> dict[str, Any]:
             "reconcile": record.rules.as_json(),
         }
         for i, record in enumerate(report.per_record)
-    ]
-    return {"record_count": len(records), "per_record": records, "cross_record_checks": checks, **covered}
+    )
+    return {"record_count": len(report.per_record), "per_record": records, "cross_record_checks": checks, **covered}
 
 
 def _print(args: argparse.Namespace, report: Any, overall: str) -> None:
     """The classic report, on standard error; a failure ends with the table of causes."""
     outcome = {"pass": "passed", "warn": "passed with warnings", "fail": "failed"}[overall]
     out = sys.stderr
-    if report.per_record:
-        print(f"verify multi {outcome} ({len(report.per_record)} record(s))\n", file=out)
-        for i, record in enumerate(report.per_record):
-            checks = (record.schema, record.rules)
-            failed = any(check.status == "fail" for check in checks)
-            if args.verbose or failed or len(report.per_record) <= SHOWN:
-                print(f"record {i} ({record.fixture}):", file=out)
-                _lines(args, checks)
+    if report.per_record is not None:
+        _print_records(args, report.per_record, outcome)
         print("\ncross-record:", file=out)
     else:
         print(f"verification {outcome}\n", file=out)
@@ -128,6 +122,17 @@ def _print(args: argparse.Namespace, report: Any, overall: str) -> None:
         print(file=out)
         print_verdict(report.verdict, color=args.color, verbose=args.verbose, file=out)
     say(args, "done")
+
+
+def _print_records(args: argparse.Namespace, records: Any, outcome: str) -> None:
+    print(f"verify multi {outcome} ({len(records)} record(s))\n", file=sys.stderr)
+    every = args.verbose or len(records) <= SHOWN
+    if not every and not records.any_wrong:
+        return
+    for i, record in enumerate(records):
+        if every or records.is_wrong(i):
+            print(f"record {i} ({record.fixture}):", file=sys.stderr)
+            _lines(args, (record.schema, record.rules))
 
 
 SHOWN = 20  # records that are listed when all of them pass

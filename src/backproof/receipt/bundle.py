@@ -15,7 +15,7 @@ import numpy as np
 
 from backproof.receipt import native, reading
 from backproof.receipt.columns import MOST_ROWS, Columns, Flat, Lines, Shape, Shapes, columns_of
-from backproof.receipt.document import Receipt, as_receipt, open_bundle, read_documents
+from backproof.receipt.document import Receipt, as_receipt, documents_of, open_bundle
 from backproof.receipt.limits import Limits, limits_of
 from backproof.receipt.native import Scan
 from backproof.receipt.skeleton import Skeleton, skeleton_of
@@ -27,15 +27,37 @@ MOST_SKELETONS = 8  # that a line is tried against, the latest first
 
 def read_columns(source: str | Path | BinaryIO) -> Iterator[Columns]:
     """The records of a bundle (a file, `-`, or a stream) in order, some of one shape at a time."""
+    if isinstance(source, str | Path):
+        with open_bundle(str(source)) as stream:
+            yield from _read(stream, "standard input" if str(source) == "-" else str(source))
+    else:
+        yield from _read(source, getattr(source, "name", "bundle"))
+
+
+def read_any_columns(path: str) -> Iterator[Columns]:
+    """The same of a file that may also hold one document over several lines."""
+    where = "standard input" if path == "-" else path
+    with open_bundle(path) as stream:
+        number, line = next(reading.lines(stream, where), (0, b""))
+        if not number:
+            return
+        try:
+            reading.parse(line, f"{where}, line {number}")
+        except reading.NotJSONError:
+            if number > 1:
+                raise
+            content = line + stream.read(reading.MOST_BYTES + 1)
+            yield from columns_of([as_receipt(reading.parse(content, where), content, where)])
+        else:
+            yield from _read(stream, where, line, number)
+
+
+def _read(stream: BinaryIO, where: str, begun: bytes = b"", line: int = 1) -> Iterator[Columns]:
     scan = native.scanner()
     if scan is None:
-        yield from columns_of(read_documents(source))
-    elif isinstance(source, str | Path):
-        where = "standard input" if str(source) == "-" else str(source)
-        with open_bundle(str(source)) as stream:
-            yield from _Reader(where, scan).read(stream)
+        yield from columns_of(documents_of(stream, where, begun, line))
     else:
-        yield from _Reader(getattr(source, "name", "bundle"), scan).read(source)
+        yield from _Reader(where, scan, line).read(stream, begun)
 
 
 @dataclass(eq=False)
@@ -144,7 +166,7 @@ def _fill(stream: BinaryIO, view: memoryview) -> int:
 class _Reader:
     """One bundle being read."""
 
-    def __init__(self, where: str, scan: Scan) -> None:
+    def __init__(self, where: str, scan: Scan, line: int) -> None:
         self.where = where
         self.scan = scan
         self.shapes = Shapes()
@@ -152,11 +174,10 @@ class _Reader:
         self.skeletons: list[Skeleton] = []  # the latest first
         self.block: _Block | None = None
         self.records = 0  # in the blocks before this one
-        self.line = 1  # the number of the next line
+        self.line = line  # the number of the next line
 
-    def read(self, stream: BinaryIO) -> Iterator[Columns]:
-        """All blocks of a stream."""
-        rest = b""
+    def read(self, stream: BinaryIO, rest: bytes) -> Iterator[Columns]:
+        """All blocks of a stream of which some was read already."""
         final = False
         while not final:
             # A byte is left at the end: the scanner looks at the one after the last.

@@ -73,9 +73,9 @@ def read_documents(source: str | Path | BinaryIO) -> Iterator[Receipt]:
     """The documents of a bundle, validated but not refused."""
     if isinstance(source, str | Path):
         with open_bundle(str(source)) as stream:
-            yield from _documents(stream, "standard input" if source == "-" else str(source))
+            yield from documents_of(stream, "standard input" if source == "-" else str(source))
     else:
-        yield from _documents(source, getattr(source, "name", "bundle"))
+        yield from documents_of(source, getattr(source, "name", "bundle"))
 
 
 def read_any(path: str) -> Iterator[Receipt]:
@@ -136,10 +136,14 @@ def write_receipts(receipts: Iterable[Receipt | Mapping[str, Any]], path: str | 
     return size
 
 
-def _documents(stream: BinaryIO, where: str) -> Iterator[Receipt]:
-    for number, line in reading.lines(stream, where):
+def documents_of(stream: BinaryIO, where: str, begun: bytes = b"", line: int = 1) -> Iterator[Receipt]:
+    """The documents of a stream, of which the line of that number was read already if `begun` has it."""
+    if begun:
+        place = f"{where}, line {line}"
+        yield as_receipt(reading.parse(begun, place), begun, place)
+    for number, content in reading.lines(stream, where, line if begun else line - 1):
         place = f"{where}, line {number}"
-        yield as_receipt(reading.parse(line, place), line, place)
+        yield as_receipt(reading.parse(content, place), content, place)
 
 
 def open_bundle(path: str) -> BinaryIO:

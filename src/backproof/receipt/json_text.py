@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -25,6 +25,22 @@ def compact(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(compact, value)) + "]"
     return _scalar(value)
+
+
+def pieces(value: Any) -> Iterator[str]:
+    """The text of `compact` bit by bit; an iterator anywhere in nested objects is a list that is never held whole."""
+    if isinstance(value, Mapping):
+        for i, (key, item) in enumerate(value.items()):
+            yield f"{',' if i else '{'}{quote(str(key))}:"
+            yield from pieces(item)
+        yield "}" if value else "{}"
+    elif isinstance(value, Iterator):
+        yield "["
+        for i, item in enumerate(value):
+            yield f"{',' if i else ''}{compact(item)}"
+        yield "]"
+    else:
+        yield compact(value)
 
 
 def indented(value: Any, indent: str = "") -> str:

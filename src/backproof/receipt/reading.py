@@ -58,9 +58,8 @@ def decode(text: bytes, where: str) -> str:
         raise ReadingError("INVALID_JSON", f"{where}: byte {error.start} is not UTF-8 ({error.reason})") from None
 
 
-def lines(source: BinaryIO, where: str) -> Iterator[tuple[int, bytes]]:
-    """The non-blank lines of a stream with their numbers from 1, one in memory at a time."""
-    number = 0
+def lines(source: BinaryIO, where: str, number: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The non-blank lines of a stream with their numbers, after `number` of them, one in memory at a time."""
     while line := source.readline(MOST_BYTES + 1):
         number += 1
         if len(line) > MOST_BYTES:

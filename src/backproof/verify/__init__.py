@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backproof.verify.receipts import Verifier, verify_receipt, verify_receipts
+from backproof.verify.receipts import Verifier, verify_columns, verify_receipt, verify_receipts
 from backproof.verify.verdict import Finding, Unchecked, Verdict
 
-__all__ = ["Finding", "Unchecked", "Verdict", "Verifier", "verify_receipt", "verify_receipts"]
+__all__ = ["Finding", "Unchecked", "Verdict", "Verifier", "verify_columns", "verify_receipt", "verify_receipts"]

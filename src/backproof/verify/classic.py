@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 from backproof.errors import InputError
 from backproof.receipt import formats
 from backproof.receipt.authoring import author_mazur, author_step
+from backproof.receipt.columns import Columns, Slot, TextSlot
 from backproof.receipt.document import Receipt
 from backproof.receipt.emission import emit
-from backproof.receipt.validation import deviations
+from backproof.receipt.validation import Deviation, deviations
 from backproof.rules.r14_replay import RULE as REPLAY
-from backproof.verify.receipts import verify_receipts
+from backproof.verify.receipts import ACROSS_RULES, DEVIATES, FAILS, Verifier, verify_receipts
 from backproof.verify.verdict import Finding, Verdict
 
 MAZUR_SHA256 = "e781a6d214acc29ec113f40664b2994fa3d50b4d60663115f7d7ac227954b71a"
 ANCHOR = 0.291027924  # the loss after the update that is widely quoted for Mazur's example
 ANCHOR_DRIFT = 1.5030640067e-7  # by which a double-precision computation misses it
 ACROSS = "multi-step-rules-9-10"
+NOT_LISTED = "does not hold; there are too many failures to list all"
 
 
 class Check(NamedTuple):
@@ -50,18 +52,63 @@ class RecordReport(NamedTuple):
     rules: Check
 
 
+class Records:
+    """What was found of each record of a bundle. Of one that passes, a byte is kept."""
+
+    def __init__(self, verdict: Verdict, heads: list[tuple[int, str, Any]], marks: bytes) -> None:
+        self.verdict = verdict
+        self.heads = heads  # how many records in a row have which version and fixture
+        self.marks = marks
+        self._findings: dict[int, list[Finding]] = {}
+        self._deviations: dict[int, list[Deviation]] = {}
+        for finding in verdict.findings:
+            if finding.rule not in ACROSS_RULES:
+                self._findings.setdefault(finding.record, []).append(finding)
+        for record, deviation in verdict.deviations:
+            self._deviations.setdefault(record, []).append(deviation)
+
+    def __len__(self) -> int:
+        return len(self.marks)
+
+    def __iter__(self) -> Iterator[RecordReport]:
+        i = 0
+        for count, version, fixture in self.heads:
+            for _ in range(count):
+                yield RecordReport(version, fixture, self._schema(i), self._rules(i))
+                i += 1
+
+    def is_wrong(self, record: int) -> bool:
+        """Whether a record alone, apart from the chain, does not hold."""
+        return self.marks[record] != 0 or not self.verdict.checked
+
+    @property
+    def any_wrong(self) -> bool:
+        """Whether a record alone does not hold."""
+        return any(self.marks) or not self.verdict.checked
+
+    def _schema(self, i: int) -> Check:
+        if self.marks[i] & DEVIATES and i not in self._deviations:
+            return Check(f"schema[{i}]", "fail", NOT_LISTED)
+        return _schema(self._deviations.get(i, ()), f"[{i}]")
+
+    def _rules(self, i: int) -> Check:
+        if self.marks[i] & FAILS and i not in self._findings:
+            return Check(f"reconcile[{i}]", "fail", NOT_LISTED)
+        return _rules(self._findings.get(i, []), self.verdict, f"reconcile[{i}]")
+
+
 class Report(NamedTuple):
     """All checks of a verb, and the verdict that they come from."""
 
     checks: tuple[Check, ...]
     verdict: Verdict | None = None
-    per_record: tuple[RecordReport, ...] = ()
+    per_record: Records | None = None
 
     def overall(self, *, strict: bool = False, warn_as_fail: bool = False) -> str:
         """pass, warn or fail."""
-        records = [check for record in self.per_record for check in (record.schema, record.rules)]
-        statuses = {check.status for check in (*self.checks, *records)}
-        if "fail" in statuses or ("warn" in statuses and (strict or warn_as_fail)):
+        statuses = {check.status for check in self.checks}
+        wrong = self.per_record is not None and self.per_record.any_wrong
+        if wrong or "fail" in statuses or ("warn" in statuses and (strict or warn_as_fail)):
             return "fail"
         return "warn" if "warn" in statuses else "pass"
 
@@ -97,30 +144,34 @@ def verify_mazur(receipt: Receipt) -> Report:
     return Report(checks, verdict)
 
 
-def verify_multi(receipts: Iterable[Receipt]) -> Report:
+def verify_multi(blocks: Iterable[Columns]) -> Report:
     """Each record, and the chain between them."""
-    seen: list[tuple[str, Any, Check]] = []
-    verdict = verify_receipts(_noted(receipts, seen), bundle=True)
-    if not seen:
+    verifier = Verifier(bundle=True)
+    heads: list[tuple[int, str, Any]] = []
+    for columns in blocks:
+        verifier.take(columns)
+        _note_heads(columns, heads)
+    verdict = verifier.close()
+    if not verdict.records:
         raise InputError("the bundle is empty; a receipt is one JSON object on one line")
-    across = {9, 10, 17, 25, 26, 36}
-    by_record: dict[int, list[Finding]] = {}
-    for finding in verdict.findings:
-        if finding.rule not in across:
-            by_record.setdefault(finding.record, []).append(finding)
-    per_record = tuple(
-        RecordReport(version, fixture, schema, _rules(by_record.get(i, []), verdict, f"reconcile[{i}]"))
-        for i, (version, fixture, schema) in enumerate(seen)
-    )
-    chain = [finding for finding in verdict.findings if finding.rule in across]
-    return Report((_rules(chain, verdict, ACROSS), *_canonical(verdict)), verdict, per_record)
+    chain = [finding for finding in verdict.findings if finding.rule in ACROSS_RULES]
+    checks = (_rules(chain, verdict, ACROSS), *_canonical(verdict))
+    return Report(checks, verdict, Records(verdict, heads, bytes(verifier.marks)))
 
 
-def _noted(receipts: Iterable[Receipt], seen: list[tuple[str, Any, Check]]) -> Iterator[Receipt]:
-    for i, receipt in enumerate(receipts):
-        schema = _schema(receipt.deviations, f"[{i}]")
-        seen.append((receipt.version, receipt.document.get("fixture"), schema))
-        yield receipt
+def _note_heads(columns: Columns, heads: list[tuple[int, str, Any]]) -> None:
+    """Runs of records with one version and fixture: how many, and which."""
+    version, fixture = columns.shape.text("schema_version"), columns.shape.get("fixture")
+    varies = isinstance(fixture, Slot | TextSlot)
+    for row in range(columns.size):
+        if isinstance(fixture, TextSlot):
+            said: Any = columns.texts[row][fixture.column]
+        else:
+            said = float(columns.numbers[row, fixture.column]) if varies else fixture
+        if heads and heads[-1][1:] == (version, said):
+            heads[-1] = (heads[-1][0] + 1, version, said)
+        else:
+            heads.append((1, version, said))
 
 
 def _schema(found: Iterable[Any], suffix: str = "") -> Check:

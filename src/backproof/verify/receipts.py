@@ -25,6 +25,8 @@ from backproof.verify.coverage import unchecked_of
 from backproof.verify.screen import Screen
 from backproof.verify.verdict import MOST_FINDINGS, Finding, Unchecked, Verdict
 
+ACROSS_RULES = frozenset(rule.number for rule in RULES if rule.across)
+DEVIATES, FAILS = 1, 2  # marks of a record: from its format; in a rule that speaks of it alone
 WORTH_A_SCREEN = 4  # records in a block, to trace the equations of their shape
 
 
@@ -45,11 +47,14 @@ class _Kept:
         self.most = most
         self.findings: list[Finding] = []
         self.more = 0
+        self.wrong: set[int] = set()  # the records that do not hold by themselves
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Keep some more."""
         for finding in findings:
             self.findings.append(finding)
+            if finding.rule not in ACROSS_RULES:
+                self.wrong.add(finding.record)
             if len(self.findings) >= 4 * self.most:
                 self._cut()
 
@@ -73,6 +78,7 @@ class Verifier:
         self.versions: dict[str, None] = {}
         self.single = False
         self.not_canonical: list[int] = []
+        self.marks = bytearray()  # one a record
         self._digest = BundleDigest()
         self._previous: Ledger | None = None
         self._cases: dict[Shape, _Case] = {}
@@ -92,7 +98,8 @@ class Verifier:
         self.single |= ledger.unit == FLOAT32
         self.records += columns.size
         self.versions.setdefault(columns.shape.text("schema_version"))
-        self.deviations += [(columns.positions[row], deviation) for row, deviation in columns.deviations]
+        self.marks += bytes(columns.size)
+        self._note_deviations(columns)
         self._note_canonical(columns)
         found = _Kept(MOST_FINDINGS)
         for row in range(columns.size if case.labels else 0):
@@ -111,6 +118,8 @@ class Verifier:
                 for violation in self._digest.take(ledger)
                 for finding in judge_equation(17, ledger, violation, case.coverage)
             )
+        for record in found.wrong:
+            self.marks[record - columns.positions[-1] - 1] |= FAILS
         self._add(found)
         self.claims += case.coverage.claims
         case.coverage.claims = 0
@@ -138,6 +147,14 @@ class Verifier:
         case.coverage.claims += screen.claims * int(passed.sum())
         doubtful = np.flatnonzero(~passed)
         return Ledger(ledger.columns.only(doubtful), case.layout) if doubtful.size else None
+
+    def _note_deviations(self, columns: Columns) -> None:
+        for row, deviation in columns.deviations:
+            self.marks[row - columns.size] |= DEVIATES
+            if len(self.deviations) < MOST_FINDINGS:
+                self.deviations.append((columns.positions[row], deviation))
+            else:
+                self.more += 1
 
     def _note_canonical(self, columns: Columns) -> None:
         if columns.canonical is not None and columns.canonical.all():
