@@ -1,5 +1,7 @@
 """Make receipts of what a framework recorded: `bp import pytorch FILE`, `bp import pytorch multi FILE`.
 
+A pipe (`-`) of several sidecars is a stream, with or without `multi`.
+
 The receipts go to standard output (or --out), each judged by the engine beside the framework's own numbers; with
 --json the result goes to standard error. Exit code: 0 every number agrees, 1 one does not (the receipts are written
 all the same, and say so), 2 cannot be imported.
@@ -11,7 +13,7 @@ import argparse
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from backproof.cli.command import Exit
 from backproof.cli.envelope import enveloped, output_flags, wants_json
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from backproof.adapters.classic.importers import Imported, Request
 
+MOST_BYTES = 8 * 1024 * 1024  # of one sidecar
 MOST_LINES = 20  # disagreements printed for people
 
 
@@ -55,7 +58,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.file == ["multi"]:
         raise _coded(f"'bp import {args.framework} multi' needs a file; '-' is standard input", "MISSING_FILE_ARG")
     request = Request(args.framework, args.timestamp, args.fixture)
-    with _opened(path) as source:
+    with _opened(path) as opened:
+        source, multi = _begun(opened) if path == "-" and not multi else (opened, multi)
         try:
             imported = _import(source, path, request, args.out, multi=multi)
         except BackproofError as error:
@@ -66,15 +70,47 @@ def _run(args: argparse.Namespace) -> int:
 
 def _import(source: BinaryIO, path: str, request: Request, out: str | None, *, multi: bool) -> Imported:
     from backproof.adapters.classic.importers import import_sidecar, import_stream
-    from backproof.adapters.classic.sidecars import MOST_BYTES
 
     where = "standard input" if path == "-" else path
     with _target(out) as target:
         if multi:
             return import_stream(source, request, target, where)
-        line, imported = import_sidecar(source.read(MOST_BYTES + 1), request, where)
+        line, imported = import_sidecar(_whole(source), request, where)
         target.write(line)
         return imported
+
+
+def _whole(source: BinaryIO) -> bytes:
+    """All there is, but no more than shows that it is too much."""
+    content = b""
+    while len(content) <= MOST_BYTES and (more := source.read(MOST_BYTES + 1 - len(content))):
+        content += more
+    return content
+
+
+class _Begun:
+    """A pipe whose beginning was read already."""
+
+    def __init__(self, begin: bytes, source: BinaryIO) -> None:
+        self._begin, self._source = begin, source
+
+    def read(self, size: int = -1) -> bytes:
+        held = self._begin if size < 0 else self._begin[:size]
+        self._begin = self._begin[len(held) :]
+        return held + self._source.read(size) if size < 0 else held or self._source.read(size)
+
+    def seekable(self) -> bool:
+        return False
+
+
+def _begun(source: BinaryIO) -> tuple[BinaryIO, bool]:
+    """A pipe, and whether it holds a stream: one whole sidecar on its first line, and something behind it."""
+    first = source.readline(MOST_BYTES + 1)
+    behind = source.readline(MOST_BYTES + 1)
+    while behind and not behind.strip():
+        behind = source.readline(MOST_BYTES + 1)
+    whole = first.strip().startswith(b"{") and first.strip().endswith(b"}") and behind.strip().startswith(b"{")
+    return cast("BinaryIO", _Begun(first + behind, source)), whole
 
 
 @contextmanager

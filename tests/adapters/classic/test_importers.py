@@ -212,6 +212,8 @@ def test_pipes_and_exit_codes(tmp_path):
     assert runs[0].stdout == runs[1].stdout
     assert b'"import_timestamp":"1970-01-01T00:00:00.000Z"' in runs[0].stdout
     assert json.loads(runs[0].stderr)["ok"]
+    plain = [part for part in bp if part != "multi"]
+    assert subprocess.run(plain, input=text, capture_output=True, check=True, env=environment).stdout == runs[0].stdout
     sidecars[1]["loss"]["total"] = 9.0
     text = b"".join(map(line, sidecars))
     wrong = subprocess.run(bp, input=text, capture_output=True, check=False, env=environment)

@@ -19,7 +19,7 @@ from backproof.receipt.columns import Columns, Path, Shape, columns_of
 from backproof.receipt.reading import MOST_BYTES
 from backproof.rules.ball import Reals
 
-CHUNK = 8 * 1024 * 1024
+CHUNK = 4 * 1024 * 1024
 MOST_ROWS = 1024
 MOST_NUMBERS = 2 * 1024 * 1024  # in one block
 
