@@ -141,3 +141,12 @@ def test_tf32_rounds_the_operands_of_products_and_stores_float32() -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(UsageError, match="there are"):
         bounded("float24")
+
+
+def test_small_whole_numbers_are_added_without_rounding() -> None:
+    D = bounded("bfloat16")
+    assert D.sum(leaf(D, [1.0] * 256), axes=(0,)).certain is None
+    assert D.sum(leaf(D, [1.0] * 257), axes=(0,)).certain > 0
+    assert D.sum(leaf(D, [1.0, 0.5]), axes=(0,)).certain > 0
+    ones = leaf(D, np.ones((4, 4)))
+    assert D.dot_general(ones, ones, contract=((1,), (0,)), batch=((), ())).certain is None
