@@ -38,6 +38,7 @@ prove: setup system
 
 docs: setup
 	$(BIN)/python tools/docs.py
+	$(BIN)/python proofs/matrix.py
 
 clean:
 	rm -rf .venv out

@@ -9,6 +9,7 @@ need() { # command, packages
 }
 need coqc "coq libcoq-stdlib libcoq-coquelicot"
 need ocamlfind "ocaml-findlib"
+[ -e /usr/lib/ocaml/zarith/z.cmi ] || missing="$missing libzarith-ocaml-dev"
 need chromium "chromium"
 need node "nodejs npm"
 need valgrind "valgrind"

@@ -1,0 +1,69 @@
+"""Arguments of a call as plain data, and tensors as bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+DTYPES = {
+    torch.float64: ("float64", "F64"),
+    torch.float32: ("float32", "F32"),
+    torch.float16: ("float16", "F16"),
+    torch.bfloat16: ("bfloat16", "BF16"),
+    torch.int64: ("int64", "I64"),
+    torch.int32: ("int32", "I32"),
+    torch.int16: ("int16", "I16"),
+    torch.int8: ("int8", "I8"),
+    torch.uint8: ("uint8", "U8"),
+    torch.bool: ("bool", "BOOL"),
+}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """`float32` for torch.float32."""
+    return DTYPES[dtype][0] if dtype in DTYPES else str(dtype).removeprefix("torch.")
+
+
+def encode(value: Any, tensor: Callable[[torch.Tensor], int]) -> Any:
+    """An argument as JSON; tensors by the number that `tensor` gives them."""
+    if isinstance(value, torch.Tensor):
+        return {"value": tensor(value)}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, (torch.Size, list)):
+        return [encode(item, tensor) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [encode(item, tensor) for item in value]}
+    if isinstance(value, torch.dtype):
+        return dtype_name(value)
+    if isinstance(value, slice):
+        return {"slice": [encode(item, tensor) for item in (value.start, value.stop, value.step)]}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    return {"opaque": f"{type(value).__name__} {str(value)[:60]}"}
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """All tensors in a nested structure, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in tensors_in(item)]
+    if isinstance(value, (tuple, list)):
+        return [found for item in value for found in tensors_in(item)]
+    return []
+
+
+def stored(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], memoryview]:
+    """A tensor for the safetensors writer; without a copy where it is contiguous and on the CPU."""
+    flat = tensor.detach().cpu().contiguous()
+    code = DTYPES[flat.dtype][1]
+    if not flat.numel():
+        return code, tuple(tensor.shape), memoryview(b"")
+    raw = flat.view(torch.int16) if flat.dtype is torch.bfloat16 else flat
+    return code, tuple(tensor.shape), raw.reshape(-1).view(torch.uint8).numpy().data

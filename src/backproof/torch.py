@@ -1,0 +1,7 @@
+"""What a user of PyTorch imports: `import backproof.torch as bpt`."""
+
+from __future__ import annotations
+
+from backproof.adapters.torch.recorder import Recorder
+
+__all__ = ["Recorder"]

@@ -1,0 +1,129 @@
+"""A recorded training step as data: the calls that were made, the values they read and wrote, and what became of the parameters.
+
+A value is a tensor at one moment; a tensor that is changed in place is another value afterwards. Everything here is a claim of the
+recorder; `verify` derives each equation again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backproof.errors import InputError
+from backproof.trace.safetensors import Tensors
+
+FORMAT = "backproof.step.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor at one moment. Its numbers are under `v<id>`, its gradient, if one was seen, under `g<id>`."""
+
+    id: int
+    dtype: str
+    shape: tuple[int, ...]
+    name: str = ""
+    """A parameter's or buffer's name; empty for what was computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a framework's function, with values as {"value": id}."""
+
+    op: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    outputs: tuple[int, ...]
+    place: str = ""
+    """The module in whose forward it was made."""
+    grad: bool = True
+    """Whether the framework was recording for a backward pass."""
+    autocast: str = ""
+    """The lower format that was in force, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """One backward pass: from which value, with what seed (None: one), after how many calls."""
+
+    value: int
+    seed: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One optimizer's step: its configuration, and each parameter's place in it. Numbers are under `p:<when>:<what>:<name>`."""
+
+    optimizer: str
+    groups: list[dict[str, Any]]
+    state: dict[str, list[str]]
+    """parameter → the names of its state tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """All of one step."""
+
+    index: int
+    framework: str
+    values: dict[int, Value]
+    calls: list[Call]
+    backwards: list[Backward]
+    updates: list[Update]
+    unseen: list[dict[str, Any]] = field(default_factory=list)
+    """Values that something made which no call shows: {value, by, reads}."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"format": FORMAT, **asdict(self), "values": [asdict(value) for value in self.values.values()]}
+
+    @classmethod
+    def from_json(cls, data: Any, place: str) -> Step:
+        """What `to_json` gave; anything else is refused."""
+        try:
+            if data["format"] != FORMAT:
+                raise InputError(f"{place}: said {data['format']!r}; this version reads {FORMAT!r}")
+            values = [Value(**{**value, "shape": tuple(value["shape"])}) for value in data["values"]]
+            return cls(
+                index=int(data["index"]),
+                framework=str(data["framework"]),
+                values={value.id: value for value in values},
+                calls=[Call(**{**call, "outputs": tuple(call["outputs"])}) for call in data["calls"]],
+                backwards=[Backward(**found) for found in data["backwards"]],
+                updates=[Update(**found) for found in data["updates"]],
+                unseen=list(data["unseen"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{place}: not a recorded step: {type(error).__name__} {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A step with its tensors at hand."""
+
+    step: Step
+    tensors: Tensors
+
+
+def folders(run: Path) -> list[Path]:
+    """The steps of a run, in order."""
+    found = sorted(path for path in run.iterdir() if path.name.startswith("step") and (path / "step.json").is_file())
+    if not found:
+        raise InputError(f"{run}: no recorded step in this folder")
+    return found
+
+
+def read(folder: Path) -> Recorded:
+    """One step of a run."""
+    import json
+
+    path = folder / "step.json"
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+    return Recorded(Step.from_json(data, str(path)), Tensors(folder / "tensors.safetensors"))

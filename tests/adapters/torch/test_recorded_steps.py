@@ -1,0 +1,317 @@
+"""Real training steps of real models: recorded without changing a bit, verified, and found where they are broken."""
+
+import json
+import os
+
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import backproof.torch as bpt
+from backproof.errors import InputError
+from backproof.verify.run import verify_run
+
+IDS = torch.arange(32).reshape(2, 16) * 7 % 100
+TEXT = {"input_ids": IDS, "labels": IDS}
+IMAGES = {
+    "pixel_values": torch.linspace(-2, 2, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32).sin(),
+    "labels": torch.tensor([0, 1]),
+}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+ZOO = {
+    "gpt2": (
+        lambda: hf.GPT2LMHeadModel(
+            hf.GPT2Config(
+                n_layer=2,
+                n_embd=32,
+                n_head=4,
+                vocab_size=100,
+                n_positions=32,
+                resid_pdrop=0,
+                embd_pdrop=0,
+                attn_pdrop=0,
+            )
+        ),
+        TEXT,
+    ),
+    "llama": (lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, num_key_value_heads=2, vocab_size=100)), TEXT),
+    "bert": (
+        lambda: hf.BertForMaskedLM(
+            hf.BertConfig(**SMALL, vocab_size=100, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+        ),
+        TEXT,
+    ),
+    "vit": (lambda: hf.ViTForImageClassification(hf.ViTConfig(**SMALL, image_size=32, patch_size=8)), IMAGES),
+    "resnet": (
+        lambda: hf.ResNetForImageClassification(hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])),
+        IMAGES,
+    ),
+}
+OPTIMIZERS = {
+    "gpt2": lambda p: torch.optim.AdamW(p, lr=1e-3),
+    "llama": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "bert": lambda p: torch.optim.Adam(p, lr=1e-3, amsgrad=True),
+    "vit": lambda p: torch.optim.RMSprop(p, lr=1e-3),
+    "resnet": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4),
+}
+
+
+def train(model, optimizer, inputs, steps, recorder=None):
+    from contextlib import nullcontext
+
+    for _ in range(steps):
+        with recorder.step() if recorder else nullcontext():
+            optimizer.zero_grad()
+            model(**inputs).loss.backward()
+            optimizer.step()
+
+
+def built(name):
+    torch.manual_seed(0)
+    model = ZOO[name][0]().train()
+    return model, OPTIMIZERS[name](model.parameters())
+
+
+def recorded(tmp_path, model, optimizer, step, steps=2):
+    with bpt.Recorder(model, optimizer, out=tmp_path / "run") as recorder:
+        for _ in range(steps):
+            with recorder.step():
+                step()
+    return list(verify_run(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.filterwarnings("ignore")
+def test_an_honest_step_of_a_real_model_holds_in_every_equation(name, tmp_path):
+    model, optimizer = built(name)
+    with bpt.Recorder(model, optimizer, out=tmp_path / "run") as recorder:
+        train(model, optimizer, ZOO[name][1], 2, recorder)
+
+    verdicts = list(verify_run(tmp_path / "run"))
+
+    assert [v.verdict for v in verdicts] == ["holds", "holds"], verdicts[0].broken[:3]
+    assert [v.not_checked for v in verdicts] == [[], []]
+    assert {result.equation for result in verdicts[1].results} >= {"forward", "gradient", "update", "chain"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_recording_does_not_change_a_bit_of_the_training(tmp_path):
+    plain, first = built("gpt2")
+    train(plain, first, TEXT, 3)
+    watched, second = built("gpt2")
+
+    with bpt.Recorder(watched, second, out=tmp_path / "run") as recorder:
+        train(watched, second, TEXT, 3, recorder)
+
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), watched.parameters(), strict=True))
+
+
+# ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def network(width=16):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(8, width), torch.nn.LayerNorm(width), torch.nn.GELU(), torch.nn.Linear(width, 3)
+    )
+
+
+def step_of(model, optimizer, x, y, between=lambda: None):
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        between()
+        optimizer.step()
+
+    return step
+
+
+@pytest.fixture
+def data():
+    torch.manual_seed(1)
+    return torch.randn(12, 8), torch.randint(0, 3, (12,))
+
+
+def spoiled(name, wrong):
+    """Have a function of PyTorch compute something else than its name says."""
+    right = getattr(torch.nn.functional, name)
+
+    class Spoiled(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return wrong(func, *args, **(kwargs or {})) if func is right else func(*args, **(kwargs or {}))
+
+    return Spoiled()
+
+
+def test_a_function_that_computes_something_else_is_broken_at_its_call_and_nowhere_else(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tanh_for_erf = lambda func, x, *_, **__: func(x, approximate="tanh")
+
+    with spoiled("gelu", tanh_for_erf):
+        (verdict,) = recorded(tmp_path, model, optimizer, step_of(model, optimizer, *data), steps=1)
+
+    assert verdict.verdict == "broken"
+    first = verdict.broken[0]
+    assert (first.equation, first.place) == ("forward", "2: gelu")
+    assert sum(r.equation == "forward" for r in verdict.broken) == 1
+
+
+def test_a_wrong_epsilon_is_found(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    other = lambda func, x, shape, weight, bias, eps: func(x, shape, weight, bias, 1e-6)
+
+    with spoiled("layer_norm", other):
+        (verdict,) = recorded(tmp_path, model, optimizer, step_of(model, optimizer, *data), steps=1)
+
+    assert (verdict.broken[0].equation, verdict.broken[0].place) == ("forward", "1: layer_norm")
+
+
+def test_a_gradient_that_is_changed_on_its_way_is_found_there_and_nowhere_else(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        hidden = model[0](data[0])
+        hidden.register_hook(lambda g: g * 1.001)
+        torch.nn.functional.cross_entropy(model[3](model[2](model[1](hidden))), data[1]).backward()
+        optimizer.step()
+
+    (verdict,) = recorded(tmp_path, model, optimizer, step, steps=1)
+
+    assert {result.equation for result in verdict.broken} == {"gradient"}
+    assert {result.place for result in verdict.broken} == {"0.weight", "0.bias"}
+    assert all(abs(result.slope - 1e-3) < 1e-5 for result in verdict.broken)
+
+
+def wrong_adam(optimizer):
+    """Adam whose ε stands inside of the root."""
+
+    def step():
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                state = optimizer.state[p]
+                if not state:
+                    state.update(step=torch.tensor(0.0), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
+                state["step"] += 1
+                state["exp_avg"].lerp_(p.grad, 0.1)
+                state["exp_avg_sq"].mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
+                t = state["step"].item()
+                v = state["exp_avg_sq"] / (1 - 0.999**t)
+                p.data.sub_(group["lr"] * (state["exp_avg"] / (1 - 0.9**t)) / (v + 1e-8).sqrt())
+
+    return step
+
+
+def test_an_optimizer_with_another_rule_is_broken_in_its_updates_and_in_nothing_else(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    rule = wrong_adam(optimizer)
+
+    class Planted(torch.optim.Adam):
+        @torch.no_grad()
+        def step(self, closure=None):
+            rule()
+
+    Planted.__module__, Planted.__qualname__ = "torch.optim.adam", "Adam"
+    optimizer.__class__ = Planted
+    torch.optim.Optimizer._patch_step_function(optimizer)
+
+    verdicts = recorded(tmp_path, model, optimizer, step_of(model, optimizer, *data), steps=2)
+
+    assert verdicts[0].verdict == "broken"
+    assert {result.equation for result in verdicts[0].broken} == {"update"}
+
+
+def test_a_parameter_changed_between_steps_breaks_the_chain(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = step_of(model, optimizer, *data)
+    with bpt.Recorder(model, optimizer, out=tmp_path / "run") as recorder:
+        with recorder.step():
+            step()
+        with torch.no_grad():
+            model[0].bias += 1e-6
+        with recorder.step():
+            step()
+
+    first, second = verify_run(tmp_path / "run")
+
+    assert first.verdict == "holds"
+    assert [(r.equation, r.place) for r in second.broken] == [("chain", "0.bias")]
+
+
+def test_a_forged_number_is_found(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorded(tmp_path, model, optimizer, step_of(model, optimizer, *data), steps=1)
+    path = tmp_path / "run" / "step000000" / "tensors.safetensors"
+    raw = bytearray(path.read_bytes())
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    begin, end = header["u0:after:parameter:0.weight"]["data_offsets"]
+    numbers = np.frombuffer(bytes(raw[8 + length + begin : 8 + length + end]), dtype=np.float32).copy()
+    numbers[5] *= 1 + 1e-4
+    raw[8 + length + begin : 8 + length + end] = numbers.tobytes()
+    path.write_bytes(bytes(raw))
+
+    (verdict,) = verify_run(tmp_path / "run")
+
+    assert [(r.equation, r.place, r.at) for r in verdict.broken] == [("update", "0.weight", (0, 5))]
+
+
+# ── what is not seen is said ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(_, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(_, gradient):
+        return 2 * gradient
+
+
+def test_a_custom_function_is_listed_as_not_checked_and_raises_no_alarm(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data
+
+    def step():
+        optimizer.zero_grad()
+        hidden = model[0](x)
+        out = model[3](model[2](model[1](Twice.apply(hidden))))
+        torch.nn.functional.cross_entropy(out, y).backward()
+        optimizer.step()
+
+    (verdict,) = recorded(tmp_path, model, optimizer, step, steps=1)
+
+    assert verdict.verdict == "holds", verdict.broken
+    assert any("TwiceBackward" in entry.place or "TwiceBackward" in entry.why for entry in verdict.not_checked)
+
+
+def test_a_step_that_raises_leaves_nothing_behind_and_a_run_is_never_overwritten(data, tmp_path):
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorder = bpt.Recorder(model, optimizer, out=tmp_path / "run")
+
+    def fails():
+        with recorder.step():
+            model(data[0])
+            raise RuntimeError("the user's own")
+
+    with pytest.raises(RuntimeError, match="own"):
+        fails()
+    recorder.close()
+    assert list((tmp_path / "run").iterdir()) == []
+
+    recorded(tmp_path / "other", model, optimizer, step_of(model, optimizer, *data), steps=1)
+    with pytest.raises(InputError, match="already holds"):
+        bpt.Recorder(model, optimizer, out=tmp_path / "other" / "run")
