@@ -72,7 +72,27 @@ def _verify_receipts(args: argparse.Namespace, path: str) -> int:
     return Exit.HOLDS if verdict.holds and not warned else Exit.DOES_NOT_HOLD
 
 
+def _is_run(path: str, _: bytes) -> bool:
+    return Path(path).is_dir()
+
+
+def _verify_run(args: argparse.Namespace, path: str) -> int:
+    from backproof.report.run import step_json, step_text
+    from backproof.verify.run import verify_run
+
+    verdicts = []
+    for verdict in verify_run(Path(path)):
+        verdicts.append(step_json(verdict))
+        if not wants_json(args):
+            print(step_text(verdict), flush=True)
+    holds = all(verdict["verdict"] == "holds" for verdict in verdicts)
+    if wants_json(args):
+        print_json({"verdict": "holds" if holds else "broken", "steps": verdicts})
+    return Exit.HOLDS if holds else Exit.DOES_NOT_HOLD
+
+
 SUBJECTS = (
+    Subject("a recorded run", _is_run, _verify_run),
     Subject("a framework-trace sidecar", _is_sidecar, _refuse_sidecar),
     Subject("receipts", _is_receipt, _verify_receipts),
 )
