@@ -1,4 +1,4 @@
-"""A tour of backproof on real data: train, certify, break on purpose, see what is found.
+"""A tour of backproof on real data: train, certify, record, verify, break on purpose, see what is found.
 
 make demo            # or: python examples/demo.py
 """
@@ -10,6 +10,9 @@ import os
 # Two libraries' thread pools in one process fight over the cores; on networks this small one thread is faster.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import json
+import shutil
+import struct
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +52,38 @@ def recorded() -> Path:
     return path
 
 
+def record(run: Path) -> None:
+    """Two steps of the digits MLP in PyTorch, in float32 with AdamW."""
+    import torch
+
+    import backproof.torch as bpt
+
+    (x, y), _ = digits.data()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU(), torch.nn.Linear(64, 10)
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with bpt.Recorder(model, optimizer, out=run) as recorder:
+        for i in (0, 64):
+            images = torch.tensor(x[i : i + 64].reshape(64, 64), dtype=torch.float32)
+            labels = torch.tensor(y[i : i + 64])
+            with recorder.step():
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(images), labels).backward()
+                optimizer.step()
+
+
+def change_one_weight(path: Path) -> None:
+    """What the optimizer left of one weight, forged in the file."""
+    raw = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(raw[:8], "little")
+    begin, _ = json.loads(raw[8:start])["u0:after:parameter:0.weight"]["data_offsets"]
+    (weight,) = struct.unpack_from("<f", raw, start + begin)
+    struct.pack_into("<f", raw, start + begin, weight * (1 + 1e-4))
+    path.write_bytes(bytes(raw))
+
+
 def main() -> int:
     """Run every part; 0 when each ended as it should."""
     OUT.mkdir(exist_ok=True)
@@ -69,6 +104,25 @@ def main() -> int:
         expected.append(shell("certify", str(graph), "--seed", "1") == 1)
     finally:
         PRIMITIVES["relu"] = right
+
+    title("4. Record two real PyTorch steps, and verify every equation of them")
+    run = OUT / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    record(run)
+    expected.append(shell("verify", str(run)) == 0)
+
+    title("5. Change one weight that was recorded, by one part in ten thousand, and verify again")
+    change_one_weight(run / "step000001" / "tensors.safetensors")
+    expected.append(shell("verify", str(run)) == 1)
+
+    title("6. A classic receipt: written, verified, forged, and drawn with what does not hold in red")
+    receipt, forged, page = OUT / "mazur.jsonl", OUT / "forged.jsonl", OUT / "forged.html"
+    expected.append(shell("generate", "mazur", "--out", str(receipt)) == 0)
+    expected.append(shell("verify", str(receipt)) == 0)
+    text = receipt.read_text(encoding="utf-8")
+    forged.write_text(text.replace('"signal_value":-0.138498562', '"signal_value":-0.138498462', 1), encoding="utf-8")
+    expected.append(shell("verify", str(forged)) == 1)
+    expected.append(shell("show", str(forged), "--out", str(page)) == 1)
 
     print(f"\n{'all as expected' if all(expected) else 'NOT as expected'}; files are in {OUT}")
     return 0 if all(expected) else 1
