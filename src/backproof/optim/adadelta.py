@@ -17,7 +17,9 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g, D = directed(gradient, parameter, hyper), parameter.builder
     square = blend(state[SQUARE], g * g, hyper["rho"])
     delta = D.sqrt(state[DELTA] + hyper["eps"]) / D.sqrt(square + hyper["eps"]) * g
-    return taken(parameter, -hyper["lr"] * delta, {SQUARE: square, DELTA: blend(state[DELTA], delta * delta, hyper["rho"])})
+    return taken(
+        parameter, -hyper["lr"] * delta, {SQUARE: square, DELTA: blend(state[DELTA], delta * delta, hyper["rho"])}
+    )
 
 
 ADADELTA = Optimizer(

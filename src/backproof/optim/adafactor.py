@@ -54,7 +54,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g = -gradient if hyper["maximize"] else gradient
     v, kept = variance(g, state, hyper, 1.0 - t ** hyper["beta2_decay"])
     u = parameter.builder.rsqrt(parameter.builder.maximum(v, v.constant(hyper["eps1"] ** 2))) * g
-    clipped = at_least_one(rms(u, gradient) / hyper["d"])
+    clipped = at_least_one(rms(u) / hyper["d"])
     size = rms(parameter)
     scale = where(size > hyper["eps2"], size, hyper["eps2"]) * min(hyper["lr"], t**-0.5)
     update, after = moved(parameter, -(scale / clipped) * u, decay=hyper["lr"] * hyper["weight_decay"])

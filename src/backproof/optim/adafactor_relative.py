@@ -45,7 +45,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     u, size, rate = found * gradient, rms(parameter), parameter.constant(relative_rate(hyper, t), ())
     if hyper["scale_parameter"]:
         rate = where(size > hyper["eps2"], size, hyper["eps2"]) * rate
-    move = u / at_least_one(rms(u, gradient) / hyper["clip_threshold"]) * rate
+    move = u / at_least_one(rms(u) / hyper["clip_threshold"]) * rate
     if hyper["beta1"] is not None:
         kept[MOMENTUM] = move = blend(state[MOMENTUM], move, hyper["beta1"])
     decay = (-hyper["weight_decay"] * rate * parameter,) if hyper["weight_decay"] else ()

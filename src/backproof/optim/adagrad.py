@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from backproof.ir.build import Ref
-from backproof.optim.arithmetic import DECAY, EPS, LR, MAXIMIZE, directed, root_beside, still, taken
+from backproof.optim.arithmetic import DECAY, EPS, LR, MAXIMIZE, directed, root_of_squares, taken
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step
 
 SUM = "sum"
@@ -16,9 +16,8 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     """s ← s + g²; p ← p − η/(1 + (t − 1)·δ)·g/(√s + ε)."""
     g = directed(gradient, parameter, hyper)
     total = state[SUM] + g * g
-    seen = (gradient, state[SUM], parameter) if hyper["weight_decay"] else (gradient, state[SUM])
     rate = hyper["lr"] / (1.0 + (t - 1) * hyper["lr_decay"])
-    return taken(parameter, -rate * (g / (root_beside(total, still(*seen)) + hyper["eps"])), {SUM: total})
+    return taken(parameter, -rate * (g / (root_of_squares(total) + hyper["eps"])), {SUM: total})
 
 
 ADAGRAD = Optimizer(

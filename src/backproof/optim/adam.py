@@ -19,11 +19,10 @@ from backproof.optim.arithmetic import (
     blend,
     directed,
     moved,
-    root_beside,
-    still,
+    root_of_squares,
 )
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, flag
-from backproof.optim.scalar import Number, factor, number, root
+from backproof.optim.scalar import Number, number, root
 
 MEAN, SQUARE, LARGEST = "exp_avg", "exp_avg_sq", "max_exp_avg_sq"
 
@@ -32,20 +31,19 @@ def corrections(beside: Ref, hyper: Numbers, t: int) -> tuple[Number, Number]:
     """1 − β₁ᵗ and 1 − β₂ᵗ, to the power that the variant has; 1 without correction."""
     found = []
     for name in ("beta1", "beta2"):
-        beta = number(hyper[name], beside, hyper["scalars"], tensors=hyper["tensors"])
+        beta = number(hyper[name], beside, tensor=hyper["tensors"])
         one: Number = 1.0 - beta ** float(t)
-        found.append(one**hyper["corrected"] if hyper["corrected"] != 1 else one)
+        found.append(one ** hyper["corrected"] if hyper["corrected"] != 1 else one)
     return found[0], found[1]
 
 
-def denominator(square: Ref, zero: Ref, correction: Number, hyper: Numbers) -> Ref:
+def denominator(square: Ref, correction: Number, hyper: Numbers) -> Ref:
     """√v̂ + ε, with ε where the variant has it."""
-    spread = factor(root(correction))
     if hyper["eps_at"] == "inside":
-        return square.builder.sqrt(square / factor(correction) + hyper["eps"])
+        return root_of_squares(square / correction + hyper["eps"])
     if hyper["eps_at"] == "before":
-        return (root_beside(square, zero) + hyper["eps"]) / spread
-    return root_beside(square, zero) / spread + hyper["eps"]
+        return (root_of_squares(square) + hyper["eps"]) / root(correction)
+    return root_of_squares(square) / root(correction) + hyper["eps"]
 
 
 def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
@@ -54,15 +52,11 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g = directed(gradient, parameter, hyper, decays=coupled)
     mean = blend(state[MEAN], g, hyper["beta1"])
     square = blend(state[SQUARE], g * g, hyper["beta2"])
-    kept, seen = {MEAN: mean, SQUARE: square}, [gradient, state[SQUARE]]
-    if coupled and hyper["weight_decay"]:
-        seen.append(parameter)
+    kept = {MEAN: mean, SQUARE: square}
     if hyper["amsgrad"]:
         square = kept[LARGEST] = parameter.builder.maximum(state[LARGEST], square)
-        seen.append(state[LARGEST])
     first, second = corrections(parameter, hyper, t)
-    size = factor(hyper["lr"] / first)
-    move = -size * (mean / denominator(square, still(*seen), second, hyper))
+    move = -(hyper["lr"] / first) * (mean / denominator(square, second, hyper))
     decay = 0.0 if coupled else hyper["lr"] * hyper["weight_decay"]
     if decay and hyper["decay_at"] == "after":
         move = (1.0 - decay) * move
@@ -79,8 +73,18 @@ ADAM = Optimizer(
         *(LR, BETA1, BETA2, EPS, DECAY, DECOUPLED),
         flag("amsgrad", "v̂ from the largest v so far"),
         *(MAXIMIZE, TENSORS, SCALARS),
-        Hyper("eps_at", "after", "where ε stands: after √v̂, inside it, or before the correction", choices=("after", "inside", "before")),
-        Hyper("decay_at", "before", "decoupled decay acts before the move, or after it on what it moved too", choices=("before", "after")),
+        Hyper(
+            "eps_at",
+            "after",
+            "where ε stands: after √v̂, inside it, or before the correction",
+            choices=("after", "inside", "before"),
+        ),
+        Hyper(
+            "decay_at",
+            "before",
+            "decoupled decay acts before the move, or after it on what it moved too",
+            choices=("before", "after"),
+        ),
         Hyper("corrected", 1, "how often the bias is corrected", choices=(0, 1, 2)),
     ),
     (
@@ -100,7 +104,8 @@ ADAMW = replace(
     says="m, v as in Adam; p ← p·(1 − η·λ) − η·m̂/(√v̂ + ε)",
     paper="Loshchilov & Hutter 2019, Decoupled weight decay regularization, algorithm 2",
     hyper=tuple(
-        replace(each, default={"decoupled": True, "weight_decay": 0.01}.get(each.name, each.default)) for each in ADAM.hyper
+        replace(each, default={"decoupled": True, "weight_decay": 0.01}.get(each.name, each.default))
+        for each in ADAM.hyper
     ),
     notes=(
         "ε outside the root and after the bias correction",

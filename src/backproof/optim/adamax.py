@@ -8,7 +8,7 @@ from dataclasses import replace
 from backproof.ir.build import Ref
 from backproof.optim.arithmetic import BETA1, BETA2, DECAY, EPS, LR, MAXIMIZE, SCALARS, TENSORS, blend, directed, taken
 from backproof.optim.record import Field, Numbers, Optimizer, Step
-from backproof.optim.scalar import factor, number
+from backproof.optim.scalar import number
 
 MEAN, LARGEST = "exp_avg", "exp_inf"
 
@@ -18,8 +18,8 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g, D = directed(gradient, parameter, hyper), parameter.builder
     mean = blend(state[MEAN], g, hyper["beta1"])
     largest = D.maximum(hyper["beta2"] * state[LARGEST], D.abs(g) + hyper["eps"])
-    correction = 1.0 - number(hyper["beta1"], parameter, hyper["scalars"], tensors=hyper["tensors"]) ** float(t)
-    return taken(parameter, -factor(hyper["lr"] / correction) * (mean / largest), {MEAN: mean, LARGEST: largest})
+    correction = 1.0 - number(hyper["beta1"], parameter, tensor=hyper["tensors"]) ** float(t)
+    return taken(parameter, -(hyper["lr"] / correction) * (mean / largest), {MEAN: mean, LARGEST: largest})
 
 
 ADAMAX = Optimizer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from backproof.ir.build import Ref
-from backproof.ir.compose.choose import where
 from backproof.optim.record import Hyper, Numbers, Step, flag
 
 LR = Hyper("lr", 1e-3, "η, the learning rate", 0.0)
@@ -17,7 +16,7 @@ TENSORS = flag("tensors", "numbers such as bias corrections are computed as tens
 SCALARS = Hyper(
     "scalars",
     None,
-    "the format of state that is one number; None: the computing format",
+    "the format of tensors that are one number; None: the computing format",
     choices=("float64", "float32", "bfloat16", "float16"),
     optional=True,
 )
@@ -39,31 +38,23 @@ def directed(gradient: Ref, parameter: Ref, hyper: Numbers, *, decays: bool = Tr
     return g + hyper["weight_decay"] * parameter if decays and hyper["weight_decay"] else g
 
 
-def still(*given: Ref) -> Ref:
-    """Where all of these are exactly 0: a decision about what was given, and so never in doubt."""
-    found = given[0].builder.apply("eq", given[0], given[0].constant(0.0))
-    for x in given[1:]:
-        found = x.builder.apply("logical_and", found, x.builder.apply("eq", x, x.constant(0.0)))
-    return found
+# The name of roots whose argument no honest execution makes negative.
+OF_SQUARES = "√ of squares"
 
 
-def root_beside(x: Ref, zero: Ref) -> Ref:
-    """√x; 0 where x is known to be: there it has no rounding, and a root's slope at 0 would make any rounding infinite."""
-    return where(zero, 0.0, x.builder.apply("sqrt", where(zero, 1.0, x)))
+def root_of_squares(x: Ref) -> Ref:
+    """√x of a sum or a running mean of squares."""
+    return x.builder.apply("sqrt", x, name=OF_SQUARES)
 
 
-def norm(x: Ref, *seen: Ref) -> Ref:
-    """√(Σ x²), as a number. What x is made of is `seen`: where all of it is exactly 0, the norm is."""
-    D = x.builder
-    if not x.type.size:
-        return x.constant(0.0, ())
-    peaks = [D.max(D.abs(each), axes=tuple(range(len(each.shape)))) for each in seen or (x,)]
-    return root_beside(D.sum(x * x, axes=tuple(range(len(x.shape)))), still(*peaks))
+def norm(x: Ref) -> Ref:
+    """√(Σ x²), as a number."""
+    return root_of_squares(x.builder.apply("sum", x * x, axes=tuple(range(len(x.shape)))))
 
 
-def rms(x: Ref, *seen: Ref) -> Ref:
+def rms(x: Ref) -> Ref:
     """√(Σ x²/n), as a number."""
-    return norm(x, *seen) / float(max(x.type.size, 1)) ** 0.5
+    return norm(x) / float(max(x.type.size, 1)) ** 0.5
 
 
 def moved(parameter: Ref, *moves: Ref, decay: float = 0.0) -> tuple[Ref, Ref]:

@@ -8,25 +8,25 @@ from dataclasses import replace
 from backproof.ir.build import Ref
 from backproof.optim.arithmetic import DECAY, LR, MAXIMIZE, SCALARS, TENSORS, directed
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, single
-from backproof.optim.scalar import factor, number, stored
+from backproof.optim.scalar import number, stored
 
 RATE, WEIGHT, AVERAGE = "eta", "mu", "ax"
 
 
 def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
     """p ← p·(1 − Λ·ηₜ) − ηₜ·g; a ← a + μₜ·(p − a); ηₜ₊₁ = η/(1 + Λ·η·t)^α, μₜ₊₁ = 1/max(1, t − t₀)."""
-    g, rate, fmt = directed(gradient, parameter, hyper), state[RATE], hyper["scalars"]
+    g, rate = directed(gradient, parameter, hyper), state[RATE]
     fade = hyper["lambd"] * rate
     after = parameter * (1.0 - fade) - rate * g
     update = -(fade * parameter + rate * g)
     average = state[AVERAGE] + state[WEIGHT] * (after - state[AVERAGE])
-    base = number(1.0 + hyper["lambd"] * hyper["lr"] * t, rate, fmt, tensors=hyper["tensors"])
-    next_rate = factor(hyper["lr"] / base ** hyper["alpha"])
-    next_weight = 1.0 / max(1.0, t - hyper["t0"])
-    kept = {AVERAGE: average}
-    for name, value in ((RATE, next_rate), (WEIGHT, next_weight)):
-        kept[name] = value if isinstance(value, Ref) else stored(rate.constant(value, ()), fmt)
-    return Step(update, after, kept)
+    base = 1.0 + hyper["lambd"] * hyper["lr"] * number(t, rate, tensor=hyper["tensors"])
+    next_rate = hyper["lr"] / base ** hyper["alpha"]
+    next_weight = rate.constant(1.0 / max(1.0, t - hyper["t0"]), ())
+    if not isinstance(next_rate, Ref):
+        next_rate = rate.constant(next_rate, ())
+    kept = {name: stored(each, hyper["scalars"]) for name, each in ((RATE, next_rate), (WEIGHT, next_weight))}
+    return Step(update, after, {AVERAGE: average, **kept})
 
 
 ASGD = Optimizer(

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.engine.bounded import Bound
-from backproof.engine.domain import Domain, bounded, float64
+from backproof.engine.bounded import Bound, Bounded
+from backproof.engine.domain import Domain, float64
 from backproof.engine.evaluate import evaluate
 from backproof.errors import InputError
 from backproof.ir.build import Builder, Ref
-from backproof.ir.graph import Graph
+from backproof.ir.graph import Graph, Node
+from backproof.ir.primitives import PRIMITIVES
 from backproof.ir.types import Shape, real
-from backproof.numerics import FORMATS
+from backproof.numerics import FORMATS, format_named
+from backproof.optim.arithmetic import OF_SQUARES
 from backproof.optim.record import Numbers, Optimizer
 from backproof.optim.scalar import stored
 
 Array = NDArray[Any]
 # Of elementwise rules this many elements at a time: what a step needs beside its results stays small, and near the processor.
-BLOCK = 1 << 16
-UPDATE = "update"
+BLOCK = 1 << 15
+UPDATE, AFTER = "update", "parameter"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class StepGraph:
     graph: Graph
     inputs: tuple[str, ...]
     outputs: dict[str, int]
+    scalars: frozenset[int]
+    """The leaves that are state of one number."""
     after: int
     """The new parameter, whose bound is the update's."""
 
@@ -67,7 +71,57 @@ def step_graph(
     after = stored(step.parameter, parameter)
     outputs = {UPDATE: step.update, **step.state}
     graph = builder.graph(*outputs.values(), after)
-    return StepGraph(graph, (*leaves, *state), {name: ref.id for name, ref in outputs.items()}, after.id)
+    single = {field.name for field in optimizer.fields if not field.shape((1, 1))}
+    scalars = frozenset(state[name].id for name in state if name in single)
+    return StepGraph(graph, (*leaves, *state), {name: ref.id for name, ref in outputs.items()}, scalars, after.id)
+
+
+def run(made: StepGraph, D: Bounded, S: Bounded, inputs: Sequence[Any]) -> list[Bound]:
+    """Every value of the graph: what depends on numbers alone in their own domain S, all else in D.
+
+    A number is rounded once more when a tensor takes it; as a result it is not.
+    """
+    graph = made.graph
+    values = [D.value(given, leaf.type) for leaf, given in zip(graph.leaves, inputs, strict=True)]
+    own: dict[int, Bound] = {leaf: values[leaf] for leaf in made.scalars}
+    for value, node in enumerate(graph.nodes, len(graph.leaves)):
+        if not graph.types[value].shape and all(argument in own for argument in node.arguments):
+            own[value] = S.apply(node.primitive, *(own[argument] for argument in node.arguments), **node.given)
+            if node.arguments:
+                values.append(D.apply(PRIMITIVES["cast"], own[value], to=D.storage.name))
+                continue
+        if node.op == "constant":
+            values.append(_everywhere(D, node))
+            continue
+        found = D.apply(node.primitive, *(values[argument] for argument in node.arguments), **node.given)
+        values.append(_never_negative(found, values[node.arguments[0]], D) if node.name == OF_SQUARES else found)
+    for value in set(made.outputs.values()) & set(own):
+        values[value] = own[value]
+    return values
+
+
+def _everywhere(D: Bounded, node: Node) -> Bound:
+    """A constant, looked at once whatever its shape."""
+    value, shape = node.given["value"], node.given["shape"]
+    one = D.apply(node.primitive, value=value, shape=())
+    bounds = [None if error is None else np.broadcast_to(error, shape) for error in (one.certain, one.likely)]
+    return Bound(np.broadcast_to(one.value, shape), bounds[0], bounds[0] if one.likely is one.certain else bounds[1])
+
+
+def _never_negative(found: Bound, x: Bound, D: Bounded) -> Bound:
+    """√x where no execution has x < 0: |√x̂ − √x| ≤ √|x̂ − x|, which is finite beside 0 as well."""
+    fmt = D.storage
+
+    def bound(of_root: Any, of_x: Any) -> Any:
+        off = np.sqrt(of_x)
+        fresh = 2 * (fmt.unit + FORMATS["float64"].unit) * (found.value + off) + 2 * fmt.underflow
+        return np.minimum(of_root, (off + fresh) * (1 + 2.0**-20))
+
+    if x.certain is None:
+        return found
+    certain = bound(found.certain, x.certain)
+    same = found.likely is found.certain and x.likely is x.certain
+    return Bound(found.value, certain, certain if same else bound(found.likely, x.likely))
 
 
 def derive(
@@ -80,19 +134,47 @@ def derive(
     formats: Formats | None = None,
 ) -> dict[str, Derived]:
     """The update (under "update") and the new state, with bounds for these formats."""
-    formats = formats or Formats()
-    settings = checked(optimizer, gradient, parameter, state, hyper, t)
-    D = bounded(formats.computing, formats.accumulation)
     parts: dict[str, list[Derived]] = {}
-    for block in blocks(optimizer, gradient, parameter, state):
-        held = {name: block[name].shape for name in state}
-        made = step_graph(optimizer, block["parameter"].shape, held, settings, t, formats.parameter)
-        values = evaluate(made.graph, D, [block[name] for name in made.inputs])
-        for name, at in made.outputs.items():
-            error = values[made.after if name == UPDATE else at]
-            parts.setdefault(name, []).append(_derived(values[at], error))
+    for _, found in derive_blocks(optimizer, gradient, parameter, state, hyper, t, formats):
+        for name, part in found.items():
+            parts.setdefault(name, []).append(part)
     shapes = {field.name: field.shape(parameter.shape) for field in optimizer.fields}
     return {name: _joined(found, shapes.get(name, parameter.shape)) for name, found in parts.items()}
+
+
+def derive_blocks(
+    optimizer: Optimizer,
+    gradient: Array,
+    parameter: Array,
+    state: Mapping[str, Array],
+    hyper: Numbers,
+    t: int,
+    formats: Formats | None = None,
+) -> Iterator[tuple[slice, dict[str, Derived]]]:
+    """The same a stretch of the flattened parameter at a time, so that nothing has to be kept.
+
+    In one piece where elements look at each other, and where there are few.
+    """
+    formats = formats or Formats()
+    settings = checked(optimizer, gradient, parameter, state, hyper, t)
+    scalars = settings.get("scalars") or formats.computing
+    if "scalars" in settings:
+        settings["scalars"] = scalars
+    D, S = Bounded(formats.computing, formats.accumulation), Bounded(scalars if settings.get("tensors") else "float64")
+    made: StepGraph | None = None
+    for stretch, block in blocks(optimizer, gradient, parameter, state):
+        shape = block["parameter"].shape
+        if made is None or made.graph.types[1].shape != shape:
+            held = {name: block[name].shape for name in state}
+            made = step_graph(optimizer, shape, held, settings, t, formats.parameter)
+        values = run(made, D, S, [block[name] for name in made.inputs])
+        yield (
+            stretch,
+            {
+                name: _derived(values[at], values[made.after if name == UPDATE else at])
+                for name, at in made.outputs.items()
+            },
+        )
 
 
 def value_of_step(
@@ -104,12 +186,23 @@ def value_of_step(
     t: int,
     D: Domain | None = None,
 ) -> dict[str, Array]:
-    """The update and the new state in a domain of arrays, float64 unless another is given."""
+    """The update, the new state and (under "parameter") the new parameter in a domain of arrays, float64 unless another is given."""
     settings = checked(optimizer, gradient, parameter, state, hyper, t)
     domain = float64() if D is None else D
     made = step_graph(optimizer, parameter.shape, {name: np.shape(held) for name, held in state.items()}, settings, t)
     values = evaluate(made.graph, domain, [gradient, parameter, *state.values()])
-    return {name: domain.array(values[at]) for name, at in made.outputs.items()}
+    return {name: domain.array(values[at]) for name, at in (*made.outputs.items(), (AFTER, made.after))}
+
+
+def first_state(optimizer: Optimizer, shape: Shape, hyper: Numbers, fmt: str) -> dict[str, Array]:
+    """The state before the first step, as it is stored; what is not there yet is left out."""
+    settings, found = optimizer.settings(hyper), {}
+    for field in optimizer.state_fields(settings, shape):
+        start, size = (settings[field.start] if isinstance(field.start, str) else field.start), field.shape(shape)
+        if start is not None:
+            kept_in = fmt if size else settings.get("scalars") or fmt
+            found[field.name] = np.full(size, format_named(kept_in).round(start))
+    return found
 
 
 def checked(
@@ -120,7 +213,9 @@ def checked(
     if t < 1:
         raise InputError(f"{optimizer.name}: the step count is {t}; the first step is step 1")
     if tuple(gradient.shape) != shape:
-        raise InputError(f"{optimizer.name}: the gradient has shape {list(gradient.shape)}, the parameter {list(shape)}")
+        raise InputError(
+            f"{optimizer.name}: the gradient has shape {list(gradient.shape)}, the parameter {list(shape)}"
+        )
     if optimizer.rank not in (None, len(shape)):
         raise InputError(f"{optimizer.name} takes parameters of rank {optimizer.rank}, not {list(shape)}")
     fields = {field.name: field for field in optimizer.state_fields(settings, shape)}
@@ -134,21 +229,24 @@ def checked(
         )
     for name, held in state.items():
         if np.shape(held) != fields[name].shape(shape):
-            raise InputError(f"{optimizer.name}: {name} has shape {list(np.shape(held))}, and must have {list(fields[name].shape(shape))}")
+            raise InputError(
+                f"{optimizer.name}: {name} has shape {list(np.shape(held))}, and must have {list(fields[name].shape(shape))}"
+            )
     return settings
 
 
 def blocks(
     optimizer: Optimizer, gradient: Array, parameter: Array, state: Mapping[str, Array]
-) -> Iterator[dict[str, Array]]:
+) -> Iterator[tuple[slice, dict[str, Array]]]:
     """The inputs, whole or, where elements do not look at each other, a stretch at a time."""
-    given = {"gradient": gradient, "parameter": parameter, **state}
+    given = {name: np.asarray(array) for name, array in {"gradient": gradient, "parameter": parameter, **state}.items()}
     if not optimizer.elementwise or parameter.size <= BLOCK:
-        yield {name: np.asarray(array) for name, array in given.items()}
+        yield slice(0, parameter.size), given
         return
-    flat = {name: np.asarray(array).reshape(-1) if np.shape(array) else np.asarray(array) for name, array in given.items()}
+    flat = {name: array.reshape(-1) if array.ndim else array for name, array in given.items()}
     for start in range(0, parameter.size, BLOCK):
-        yield {name: array[start : start + BLOCK] if array.ndim else array for name, array in flat.items()}
+        stretch = slice(start, min(start + BLOCK, parameter.size))
+        yield stretch, {name: array[stretch] if array.ndim else array for name, array in flat.items()}
 
 
 def _derived(value: Bound, error: Bound) -> Derived:
@@ -162,11 +260,12 @@ def _derived(value: Bound, error: Bound) -> Derived:
 
 
 def _joined(parts: list[Derived], shape: Shape) -> Derived:
-    if len(parts) == 1:
+    if len(parts) == 1 or not shape:
         return parts[0]
-    if not shape:
-        return parts[0]
-    value, certain, likely = (
-        np.concatenate([getattr(part, name) for part in parts]).reshape(shape) for name in ("value", "certain", "likely")
-    )
-    return Derived(value, certain, likely)
+
+    def whole(name: str) -> Array:
+        return np.concatenate([getattr(part, name) for part in parts]).reshape(shape)
+
+    certain = whole("certain")
+    same = all(part.likely is part.certain for part in parts)
+    return Derived(whole("value"), certain, certain if same else whole("likely"))

@@ -27,5 +27,8 @@ LION = Optimizer(
     step,
     (replace(LR, default=1e-4), BETA1, replace(BETA2, default=0.99), DECAY, MAXIMIZE),
     (Field(MEAN, "m, the running mean of gradients"),),
-    ("decay is decoupled, times the learning rate", "where the interpolated momentum is 0 but for rounding, either sign is honest"),
+    (
+        "decay is decoupled, times the learning rate",
+        "where the interpolated momentum is 0 but for rounding, either sign is honest",
+    ),
 )

@@ -20,7 +20,7 @@ def orthogonal(x: Ref, hyper: Numbers) -> Ref:
     a, b, c = hyper["ns_coefficients"]
     tall = x.shape[0] > x.shape[1]
     rounded = stored(x, fmt)
-    length = stored(norm(rounded, x), fmt)
+    length = stored(norm(rounded), fmt)
     found = stored(rounded / where(length > hyper["eps"], length, hyper["eps"]), fmt)
     found = D.transpose(found, axes=(1, 0)) if tall else found
     for _ in range(hyper["ns_steps"]):

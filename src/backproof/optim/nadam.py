@@ -19,11 +19,10 @@ from backproof.optim.arithmetic import (
     blend,
     directed,
     moved,
-    root_beside,
-    still,
+    root_of_squares,
 )
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, single
-from backproof.optim.scalar import Number, Scalar, factor, number, root
+from backproof.optim.scalar import Number, number, root, stored
 
 MEAN, SQUARE, PRODUCT = "exp_avg", "exp_avg_sq", "mu_product"
 _FADING = 0.96
@@ -31,7 +30,7 @@ _FADING = 0.96
 
 def momentum_at(t: int, beside: Ref, hyper: Numbers) -> Number:
     """μₜ = β₁·(1 − ½·0.96^(t·ψ))."""
-    power = number(_FADING, beside, hyper["scalars"], tensors=hyper["tensors"]) ** (t * hyper["momentum_decay"])
+    power = number(_FADING, beside, tensor=hyper["tensors"]) ** (t * hyper["momentum_decay"])
     return hyper["beta1"] * (1.0 - 0.5 * power)
 
 
@@ -42,16 +41,16 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     mean = blend(state[MEAN], g, hyper["beta1"])
     square = blend(state[SQUARE], g * g, hyper["beta2"])
     now, ahead = momentum_at(t, parameter, hyper), momentum_at(t + 1, parameter, hyper)
-    product = Scalar(state[PRODUCT], hyper["scalars"]) * now
-    correction = 1.0 - number(hyper["beta2"], parameter, hyper["scalars"], tensors=hyper["tensors"]) ** float(t)
-    seen = (gradient, state[SQUARE], parameter) if coupled and hyper["weight_decay"] else (gradient, state[SQUARE])
-    spread = root_beside(square, still(*seen)) / factor(root(correction)) + hyper["eps"]
-    own = -1.0 * (hyper["lr"] * (1.0 - now) / (1.0 - product))
-    running = -1.0 * (hyper["lr"] * ahead / (1.0 - product * ahead))
-    moves = factor(own) * (g / spread), factor(running) * (mean / spread)
+    fmt, part = hyper["scalars"], now if isinstance(now, Ref) else parameter.constant(now, ())
+    product = stored(state[PRODUCT] * stored(part, fmt), fmt)
+    correction = 1.0 - number(hyper["beta2"], parameter, tensor=hyper["tensors"]) ** float(t)
+    spread = root_of_squares(square) / root(correction) + hyper["eps"]
+    own = -(hyper["lr"] * (1.0 - now) / (1.0 - product))
+    running = -(hyper["lr"] * ahead / (1.0 - product * ahead))
+    moves = own * (g / spread), running * (mean / spread)
     decay = 0.0 if coupled else hyper["lr"] * hyper["weight_decay"]
     update, after = moved(parameter, *moves, decay=decay)
-    return Step(update, after, {MEAN: mean, SQUARE: square, PRODUCT: product.ref})
+    return Step(update, after, {MEAN: mean, SQUARE: square, PRODUCT: product})
 
 
 NADAM = Optimizer(

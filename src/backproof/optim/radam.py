@@ -18,12 +18,11 @@ from backproof.optim.arithmetic import (
     TENSORS,
     blend,
     directed,
-    root_beside,
-    still,
+    root_of_squares,
     taken,
 )
 from backproof.optim.record import Field, Numbers, Optimizer, Step
-from backproof.optim.scalar import Number, Scalar, factor, number, root
+from backproof.optim.scalar import Number, number, root
 
 MEAN, SQUARE = "exp_avg", "exp_avg_sq"
 TRACTABLE = 5.0
@@ -31,15 +30,11 @@ TRACTABLE = 5.0
 
 def rectified(adaptive: Ref, length: Number, longest: float) -> Ref:
     """√((ρ − 4)(ρ − 2)ρ∞/((ρ∞ − 4)(ρ∞ − 2)ρ)) of the adaptive size while ρ > 5, and 1 before."""
-    if not isinstance(length, Scalar) and length <= TRACTABLE:
-        return adaptive.constant(1.0)
     square = (length - 4.0) * (length - 2.0) * longest / ((longest - 4.0) * (longest - 2.0) * length)
-    if not isinstance(square, Scalar):
-        return factor(root(square)) * adaptive
-    assert isinstance(length, Scalar)
-    enough = length.ref > TRACTABLE
-    part = Scalar(where(enough, square.ref, 1.0), square.format).root()
-    return where(enough, part.ref * adaptive, 1.0)
+    if isinstance(length, Ref):
+        enough = length > TRACTABLE
+        return where(enough, root(where(enough, square, 1.0)) * adaptive, 1.0)
+    return root(square) * adaptive if length > TRACTABLE else adaptive.constant(1.0)
 
 
 def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
@@ -48,14 +43,13 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g = directed(gradient, parameter, hyper, decays=coupled)
     mean = blend(state[MEAN], g, hyper["beta1"])
     square = blend(state[SQUARE], g * g, hyper["beta2"])
-    beta1, beta2 = (number(hyper[each], parameter, hyper["scalars"], tensors=hyper["tensors"]) for each in ("beta1", "beta2"))
+    beta1, beta2 = (number(hyper[each], parameter, tensor=hyper["tensors"]) for each in ("beta1", "beta2"))
     faded = beta2 ** float(t)
     longest = 2.0 / (1.0 - hyper["beta2"]) - 1.0
     length = longest - 2.0 * t * faded / (1.0 - faded)
-    seen = (gradient, state[SQUARE], parameter) if coupled and hyper["weight_decay"] else (gradient, state[SQUARE])
-    spread = root_beside(square, still(*seen)) + hyper["eps"]
-    size = rectified(factor(root(1.0 - faded)) / spread, length, longest)
-    move = -hyper["lr"] * (mean / factor(1.0 - beta1 ** float(t)) * size)
+    spread = root_of_squares(square) + hyper["eps"]
+    size = rectified(root(1.0 - faded) / spread, length, longest)
+    move = -hyper["lr"] * (mean / (1.0 - beta1 ** float(t)) * size)
     decay = 0.0 if coupled else hyper["lr"] * hyper["weight_decay"]
     return taken(parameter, move, {MEAN: mean, SQUARE: square}, decay)
 

@@ -39,7 +39,11 @@ class Hyper:
         if isinstance(self.default, bool):
             return "" if isinstance(given, bool) else "must be true or false"
         if isinstance(self.default, tuple):
-            return "" if isinstance(given, (tuple, list)) and len(given) == len(self.default) else "must be as many numbers"
+            return (
+                ""
+                if isinstance(given, (tuple, list)) and len(given) == len(self.default)
+                else "must be as many numbers"
+            )
         if isinstance(given, bool) or not isinstance(given, (int, float)):
             return "must be a number"
         return "" if self.low <= given <= self.high else f"must be from {self.low} to {self.high}"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from backproof.ir.build import Ref
-from backproof.optim.arithmetic import DECAY, EPS, LR, MAXIMIZE, blend, directed, root_beside, still, taken
+from backproof.ir.compose.choose import where
+from backproof.optim.arithmetic import DECAY, EPS, LR, MAXIMIZE, blend, directed, root_of_squares, taken
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, flag
 
 SQUARE, MEAN, BUFFER = "square_avg", "grad_avg", "momentum_buffer"
@@ -16,17 +17,24 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     """v ← α·v + (1 − α)·g²; d = √v + ε, centered √(v − ḡ²) + ε; b ← μ·b + g/d; p ← p − η·b."""
     g = directed(gradient, parameter, hyper)
     square = blend(state[SQUARE], g * g, hyper["alpha"])
-    kept, spread, seen = {SQUARE: square}, square, [gradient, state[SQUARE]]
-    if hyper["weight_decay"]:
-        seen.append(parameter)
+    kept = {SQUARE: square}
     if hyper["centered"]:
         kept[MEAN] = mean = blend(state[MEAN], g, hyper["alpha"])
-        spread = square - mean * mean
-        seen.append(state[MEAN])
-    scaled = g / (root_beside(spread, still(*seen)) + hyper["eps"])
+        spread = deviation(square - mean * mean, (g, state[SQUARE], state[MEAN]))
+    else:
+        spread = root_of_squares(square)
+    scaled = g / (spread + hyper["eps"])
     if hyper["momentum"]:
         kept[BUFFER] = scaled = hyper["momentum"] * state[BUFFER] + scaled
     return taken(parameter, -hyper["lr"] * scaled, kept)
+
+
+def deviation(variance: Ref, seen: tuple[Ref, Ref, Ref]) -> Ref:
+    """√(v − ḡ²). Rounding may make it the root of a negative number, but where nothing has ever moved it is exactly 0."""
+    D = variance.builder
+    at_rest = [D.eq(each, each.constant(0.0)) for each in seen]
+    silent = D.logical_and(D.logical_and(*at_rest[:2]), at_rest[2])
+    return where(silent, 0.0, D.sqrt(where(silent, 1.0, variance)))
 
 
 RMSPROP = Optimizer(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from backproof.ir.build import Ref
 from backproof.ir.compose.choose import clamp, where
-from backproof.optim.arithmetic import LR, MAXIMIZE, still, taken
+from backproof.optim.arithmetic import LR, MAXIMIZE, taken
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step
 
 LAST, SIZE = "prev", "step_size"
@@ -18,7 +18,8 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g, D = (-gradient if hyper["maximize"] else gradient), parameter.builder
     agreement = g * state[LAST]
     # What is exactly 0 decides nothing; it is only where a product of two numbers underflows that a sign is in doubt.
-    silent = D.logical_or(still(gradient), still(state[LAST]))
+    nothing = g.constant(0.0)
+    silent = D.logical_or(D.eq(g, nothing), D.eq(state[LAST], nothing))
     turned = agreement < 0.0
     change = where(turned, hyper["eta_minus"], where(agreement > 0.0, hyper["eta_plus"], agreement.constant(1.0)))
     size = clamp(state[SIZE] * where(silent, 1.0, change), hyper["step_min"], hyper["step_max"])
@@ -40,5 +41,8 @@ RPROP = Optimizer(
         MAXIMIZE,
     ),
     (Field(LAST, "g₋₁, the last gradient, 0 where its sign had turned"), Field(SIZE, "s, the step sizes", start="lr")),
-    ("iRprop−: where the sign turned, the element rests for a step", "the schedule's learning rate is not used after the first step"),
+    (
+        "iRprop−: where the sign turned, the element rests for a step",
+        "the schedule's learning rate is not used after the first step",
+    ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from backproof.ir.build import Ref
 from backproof.optim.adam import MEAN, SQUARE
-from backproof.optim.arithmetic import BETA1, BETA2, EPS, LR, MAXIMIZE, blend, root_beside, still, taken
+from backproof.optim.arithmetic import BETA1, BETA2, EPS, LR, MAXIMIZE, blend, root_of_squares, taken
 from backproof.optim.record import Field, Numbers, Optimizer, Step
 
 
@@ -16,7 +16,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     mean = blend(state[MEAN], g, hyper["beta1"])
     square = blend(state[SQUARE], g * g, hyper["beta2"])
     rate = hyper["lr"] * (1.0 - hyper["beta2"] ** t) ** 0.5 / (1.0 - hyper["beta1"] ** t)
-    spread = root_beside(square, still(gradient, state[SQUARE])) + hyper["eps"]
+    spread = root_of_squares(square) + hyper["eps"]
     return taken(parameter, -rate * (mean / spread), {MEAN: mean, SQUARE: square})
 
 

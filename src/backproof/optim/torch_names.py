@@ -1,4 +1,4 @@
-"""What PyTorch and transformers call the optimizers of the table, their numbers and their state. A plain table: no framework is imported."""
+"""What PyTorch and transformers call the optimizers of the table, their numbers and their state: data, no framework is imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TorchOptimizer:
     """A class of a framework: its record, and its names for what the record has."""
 
     path: str
-    """Module and class."""
+    """Module and class; of torch's own, the name they are public under."""
     record: str
     hyper: Mapping[str, str | tuple[str, ...]]
     """Key of a param_group → hyper-parameter, or the several that a tuple under that key holds."""
@@ -28,13 +28,11 @@ class TorchOptimizer:
     """Key of the state of a parameter → field."""
     tensors: tuple[str, ...] = ()
     """The flags with which it computes numbers such as bias corrections as tensors."""
-    scalars: bool = False
-    """Whether it has state that is one number, or such tensors: their format is recorded with the step count."""
     computes: Callable[[str], str] = str
     """The format it computes in, for a parameter's format."""
 
 
-def _same(*names: str) -> dict[str, str]:
+def _same(*names: str) -> dict[str, Any]:
     return {name: name for name in names}
 
 
@@ -42,7 +40,7 @@ def _wide(parameter: str) -> str:
     return "float32" if parameter in ("float16", "bfloat16") else parameter
 
 
-_BETAS = {"betas": ("beta1", "beta2")}
+_BETAS: dict[str, str | tuple[str, ...]] = {"betas": ("beta1", "beta2")}
 _ADAM = {**_same("lr", "eps", "weight_decay", "amsgrad", "maximize"), **_BETAS, "decoupled_weight_decay": "decoupled"}
 _MOMENTS = _same("exp_avg", "exp_avg_sq")
 _COMMON = _same("lr", "weight_decay", "maximize")
@@ -52,88 +50,83 @@ TORCH_OPTIMIZERS: dict[str, TorchOptimizer] = {
     each.path: each
     for each in (
         TorchOptimizer(
-            "torch.optim.sgd.SGD", "sgd", {**_COMMON, **_same("momentum", "dampening", "nesterov")}, _same("momentum_buffer")
+            "torch.optim.SGD",
+            "sgd",
+            {**_COMMON, **_same("momentum", "dampening", "nesterov")},
+            _same("momentum_buffer"),
         ),
         TorchOptimizer(
-            "torch.optim.adam.Adam",
+            "torch.optim.Adam",
             "adam",
             _ADAM,
             {**_MOMENTS, **_same("max_exp_avg_sq")},
             ("capturable", "differentiable"),
-            scalars=True,
         ),
         TorchOptimizer(
-            "torch.optim.adamw.AdamW",
+            "torch.optim.AdamW",
             "adamw",
             _ADAM,
             {**_MOMENTS, **_same("max_exp_avg_sq")},
             ("capturable", "differentiable"),
-            scalars=True,
         ),
         TorchOptimizer(
-            "torch.optim.adamax.Adamax",
+            "torch.optim.Adamax",
             "adamax",
             {**_COMMON, **_BETAS, **_same("eps")},
             _same("exp_avg", "exp_inf"),
             ("capturable",),
-            scalars=True,
         ),
         TorchOptimizer(
-            "torch.optim.nadam.NAdam",
+            "torch.optim.NAdam",
             "nadam",
             {**_COMMON, **_BETAS, **_same("eps", "momentum_decay"), "decoupled_weight_decay": "decoupled"},
             {**_MOMENTS, **_same("mu_product")},
             ("capturable", "differentiable"),
-            scalars=True,
         ),
         TorchOptimizer(
-            "torch.optim.radam.RAdam",
+            "torch.optim.RAdam",
             "radam",
             {**_COMMON, **_BETAS, **_same("eps"), "decoupled_weight_decay": "decoupled"},
             _MOMENTS,
             ("capturable",),
-            scalars=True,
         ),
+        TorchOptimizer("torch.optim.SparseAdam", "sparse_adam", {**_same("lr", "eps", "maximize"), **_BETAS}, _MOMENTS),
         TorchOptimizer(
-            "torch.optim.sparse_adam.SparseAdam", "sparse_adam", {**_same("lr", "eps", "maximize"), **_BETAS}, _MOMENTS
-        ),
-        TorchOptimizer(
-            "torch.optim.adagrad.Adagrad",
+            "torch.optim.Adagrad",
             "adagrad",
             {**_COMMON, **_same("lr_decay", "eps", "initial_accumulator_value")},
             _same("sum"),
         ),
         TorchOptimizer(
-            "torch.optim.adadelta.Adadelta", "adadelta", {**_COMMON, **_same("rho", "eps")}, _same("square_avg", "acc_delta")
+            "torch.optim.Adadelta", "adadelta", {**_COMMON, **_same("rho", "eps")}, _same("square_avg", "acc_delta")
         ),
         TorchOptimizer(
-            "torch.optim.rmsprop.RMSprop",
+            "torch.optim.RMSprop",
             "rmsprop",
             {**_COMMON, **_same("alpha", "eps", "momentum", "centered")},
             _same("square_avg", "momentum_buffer", "grad_avg"),
         ),
         TorchOptimizer(
-            "torch.optim.rprop.Rprop",
+            "torch.optim.Rprop",
             "rprop",
             {**_same("lr", "maximize"), "etas": ("eta_minus", "eta_plus"), "step_sizes": ("step_min", "step_max")},
             _same("prev", "step_size"),
         ),
         TorchOptimizer(
-            "torch.optim.asgd.ASGD",
+            "torch.optim.ASGD",
             "asgd",
             {**_COMMON, **_same("lambd", "alpha", "t0")},
             _same("eta", "mu", "ax"),
             ("capturable", "foreach"),
-            scalars=True,
         ),
         TorchOptimizer(
-            "torch.optim._adafactor.Adafactor",
+            "torch.optim.Adafactor",
             "adafactor",
             {**_COMMON, **_EPSILONS, **_same("beta2_decay", "d")},
             _same("row_var", "col_var", "variance"),
         ),
         TorchOptimizer(
-            "torch.optim._muon.Muon",
+            "torch.optim.Muon",
             "muon",
             {
                 **_same("lr", "weight_decay", "momentum", "nesterov", "ns_coefficients", "ns_steps", "eps"),
@@ -158,9 +151,11 @@ TORCH_OPTIMIZERS: dict[str, TorchOptimizer] = {
 
 def torch_optimizer(path: str) -> TorchOptimizer:
     """The entry of a class, named by module and class."""
-    if path in TORCH_OPTIMIZERS:
-        return TORCH_OPTIMIZERS[path]
-    reason = REFUSED.get(path.rpartition(".")[2].lower(), "its rule is not in the table")
+    name = path.rpartition(".")[2]
+    public = f"torch.optim.{name}" if path.startswith("torch.optim.") else path
+    if public in TORCH_OPTIMIZERS:
+        return TORCH_OPTIMIZERS[public]
+    reason = REFUSED.get(name.lower(), "its rule is not in the table")
     raise UsageError(f"optimizer {path}: {reason}; there are {', '.join(TORCH_OPTIMIZERS)}")
 
 
@@ -169,8 +164,8 @@ def record_of(named: TorchOptimizer) -> Optimizer:
     return OPTIMIZERS[named.record]
 
 
-def hyper_of(named: TorchOptimizer, group: Numbers, parameter: str, step_format: str | None = None) -> dict[str, Any]:
-    """The hyper-parameters of a param_group, for a parameter of this format, its step count kept in that format.
+def hyper_of(named: TorchOptimizer, group: Numbers, parameter: str, scalars: str | None = None) -> dict[str, Any]:
+    """The hyper-parameters of a param_group, for a parameter of this format, its step count a tensor of format `scalars`.
 
     What a key does not say has the record's default: groups of older versions lack the younger flags.
     """
@@ -183,12 +178,14 @@ def hyper_of(named: TorchOptimizer, group: Numbers, parameter: str, step_format:
         else:
             values = tuple(group[key])
             if len(values) != len(name):
-                raise InputError(f"{named.path}: {key} of a group has {len(values)} values, expected {len(name)}: {', '.join(name)}")
+                raise InputError(
+                    f"{named.path}: {key} of a group has {len(values)} values, expected {len(name)}: {', '.join(name)}"
+                )
             found.update(zip(name, values, strict=True))
     if found.get("eps1", 0.0) is None:
         found["eps1"] = 2 * format_named(parameter).unit
-    if named.scalars:
-        found["scalars"] = step_format
+    if named.tensors:
+        found["scalars"] = scalars
         found["tensors"] = any(group.get(flag) for flag in named.tensors)
     return record_of(named).settings(found)
 
