@@ -88,7 +88,7 @@ class _Block:
         self.strict: dict[int, Receipt] = {}  # rows that the strict reader read
         self.size = 0
         arrays = (self.numbers, self.exponents, self.spans, self.text_spans, self.canonical, self.repeated)
-        self.struct = native.BlockStruct(*(array.ctypes.data for array in arrays), columns + 1, most)
+        self.struct = native.BlockStruct(*map(native.address, arrays), columns + 1, most)
 
     def scanned(self, rows: int, skeleton: Skeleton, first_line: int) -> None:
         """Take over what the scanner wrote up to `rows`."""

@@ -5,7 +5,6 @@ It is made from one line that the strict reader has read; the native scanner fit
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from backproof.errors import InputError
 from backproof.receipt.columns import Shape, Slot, TextSlot
 from backproof.receipt.emission import emit
 from backproof.receipt.limits import Limits
-from backproof.receipt.native import NUMBER, TEXT, WHOLE, SkeletonStruct
+from backproof.receipt.native import NUMBER, TEXT, WHOLE, SkeletonStruct, address
 
 # Every string and every number; nothing else of a document that is known to be JSON looks like one.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*')
@@ -47,7 +46,7 @@ def skeleton_of(line: bytes, document: dict[str, Any], shape: Shape, limits: Lim
     joined = b"".join(literals)
     struct = SkeletonStruct(
         joined,
-        ends.ctypes.data_as(ctypes.c_void_p),
+        address(ends),
         kinds,
         len(kinds),
         len(shape.paths),

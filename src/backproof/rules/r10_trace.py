@@ -13,7 +13,7 @@ def equations(ledger: Ledger) -> Iterator[Equation | Violation]:
     """trace_id is the first record's; step_index is the record's place."""
     columns, shape = ledger.columns, ledger.layout.shape
     trace = shape.get("trace_id")
-    first = ledger.first.layout.shape.get("trace_id")
+    first = ledger.first.shape.get("trace_id")
     if trace != first:
         for row in range(columns.size):
             yield Violation(row, "trace_id", "is not the trace of the first record", trace, first)

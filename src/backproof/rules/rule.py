@@ -96,7 +96,7 @@ class Ledger:
         self.columns = columns
         self.layout = layout
         self.previous = previous  # the block before this one in the bundle
-        self.first: Ledger = previous.first if previous is not None else self
+        self.first: Layout = previous.first if previous is not None else layout  # of the bundle
 
     def forget(self) -> None:
         """Let go of what no later block asks for, so that memory does not grow with the bundle."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backproof.receipt.native import address
 from backproof.rules.ball import FUNCTION_SLACK, SLACK, radius_by_exponent
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Equation, Ledger, Rule
@@ -41,8 +42,8 @@ class Screen:
         self.claims = len(self._held["checks"])  # a record
         tracer = ledger.tracer
         self._struct = native.ProgramStruct(
-            *(array.ctypes.data for array in self._held.values()),
-            radius_by_exponent().ctypes.data,
+            *map(address, self._held.values()),
+            address(radius_by_exponent()),
             tracer.columns,
             tracer.size - tracer.columns,
             self.claims,
@@ -63,12 +64,12 @@ class Screen:
         numbers, exponents = np.ascontiguousarray(columns.numbers), np.ascontiguousarray(columns.exponents)
         library.backproof_screen(
             ctypes.byref(self._struct),
-            numbers.ctypes.data,
-            exponents.ctypes.data,
+            address(numbers),
+            address(exponents),
             numbers.shape[1],
             len(numbers),
-            self._slots.ctypes.data,
-            passed.ctypes.data,
+            address(self._slots),
+            address(passed),
         )
         return passed
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 FULL, MORE, MISFIT = 0, 1, 2  # why a scan stopped
 NUMBER, WHOLE, TEXT = 0, 1, 2  # what stands in a slot of a skeleton
@@ -67,6 +70,11 @@ def scanner() -> Scan | None:
     return None
 
 
+def address(array: NDArray[Any]) -> int:
+    """Where an array begins. Its `ctypes` attribute would leave a cycle behind, which keeps a chunk in memory for long."""
+    return int(array.__array_interface__["data"][0])
+
+
 def bound(library: ctypes.CDLL) -> Scan:
     """`backproof_scan` of a library as a function."""
     function = library.backproof_scan
@@ -80,8 +88,8 @@ def bound(library: ctypes.CDLL) -> Scan:
         stop = ctypes.c_int32()
         if not 0 <= begin <= end < len(data):
             raise ValueError("the scanner looks at the byte after the last")
-        held = ctypes.c_char.from_buffer(data)
-        rows = function(skeleton, block, ctypes.byref(held), begin, end, final, row, ctypes.byref(stop))
+        held = np.frombuffer(data, dtype=np.uint8)
+        rows = function(skeleton, block, address(held), begin, end, final, row, ctypes.byref(stop))
         return rows, stop.value
 
     return scan
