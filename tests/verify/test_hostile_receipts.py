@@ -11,11 +11,25 @@ from hypothesis import strategies as st
 
 from backproof.errors import InputError
 from backproof.receipt import emit
-from backproof.receipt.authoring import BUILTIN, author_mazur, author_step
+from backproof.receipt.authoring import BUILTIN, as_lossless, author_batch, author_input, author_mazur, author_step
 from backproof.receipt.document import as_receipt
 from backproof.verify import verify_receipts
 
-DOCUMENTS = [json.loads(emit(author_mazur())), json.loads(emit(author_step(BUILTIN["xor"]())))]
+XOR = BUILTIN["xor"]()
+ADAM = {"name": "adam", "learning_rate": 0.5, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "t": 1}
+STATES = {name: {"m": 0.0, "v": 0.0} for name in XOR["topology"]["parameter_order"]}
+SAMPLES = {name: {"inputs": XOR["inputs"], "targets": XOR["targets"]} for name in ("s0", "s1")}
+BATCH = {"size": 2, "sample_order": ["s0", "s1"], "reduction": "mean"}
+DOCUMENTS = [
+    json.loads(emit(document))
+    for document in (
+        author_mazur(),
+        author_step(XOR),
+        author_step(XOR, optimizer_config=ADAM, state_before=STATES),
+        author_batch(XOR, BATCH, SAMPLES),
+        author_input(as_lossless(XOR)),
+    )
+]
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -43,7 +57,7 @@ PATHS = [[path for path in paths(document) if path] for document in DOCUMENTS]
 @settings(max_examples=200)
 @given(st.data())
 def test_anything_anywhere_is_judged(data):
-    which = data.draw(st.integers(0, 1))
+    which = data.draw(st.integers(0, len(DOCUMENTS) - 1))
     document = copy.deepcopy(DOCUMENTS[which])
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(PATHS[which]))
@@ -77,6 +91,13 @@ def test_a_number_that_overflows_every_bound_is_not_a_pass(size):
         document[key][unit] = size
 
         assert not verify_receipts([as_receipt(document)], bundle=False).holds
+
+
+def test_a_batch_without_samples_is_judged():
+    document = copy.deepcopy(DOCUMENTS[3])
+    document["batch"]["sample_order"] = []
+
+    assert not verify_receipts([as_receipt(document)], bundle=False).holds
 
 
 def test_nothing_checked_is_not_a_pass():

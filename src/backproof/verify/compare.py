@@ -130,7 +130,7 @@ def _missing(given: Iterable[Positions], said: Positions) -> NDArray[np.bool_]:
         if columns.shape == said.shape:
             missing |= absent.ravel()
         else:
-            rows = absent.reshape(len(absent), -1).any(axis=1) if absent.ndim > 1 else absent
+            rows = absent.any(axis=tuple(range(1, absent.ndim)))  # each entry's own inputs
             missing |= rows if rows.size == said.size else bool(rows.any())
     return missing
 
