@@ -150,10 +150,7 @@ def test_muon_is_torchs_within_what_bfloat16_leaves_of_it(shape: tuple[int, int]
         assert ratio(new, found["momentum_buffer"]) <= 1
         assert abs(slope(update, found["update"].value)) < 2.0**-8 * 5
         assert off < 2.0**-8 * 8
-        assert (
-            np.array_equal(np.isfinite(found["update"].certain), np.zeros(shape, dtype=bool))
-            or ratio(update, found["update"]) <= 1
-        )
+        assert ratio(update, found["update"]) <= 1
         assert np.any(old != 0) == (
             np.linalg.norm(update - wrong["update"]) > 2 * np.linalg.norm(update - found["update"].value)
         )
@@ -177,8 +174,8 @@ def test_nothing_to_update_and_nothing_at_rest_is_bounded(name: str) -> None:
     optimizer = OPTIMIZERS[name]
     hyper = {"lr": 0.01}
     for shape in ((0, 3), (2, 3)):
-        if name in ("adafactor", "adafactor_relative", "muon", "lamb") and 0 in shape:
-            continue  # norms of nothing
+        if name == "lamb" or (not optimizer.elementwise and 0 in shape):
+            continue  # a direction of nothing, normalised, is anything; so are norms of no numbers
         zero, p = np.zeros(shape), np.ones(shape)
         state = {f.name: np.zeros(f.shape(shape)) for f in optimizer.state_fields(optimizer.settings(hyper), shape)}
         found = derive(optimizer, zero, p, state, hyper, 1)["update"]
