@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backproof.receipt import native, reading
 from backproof.receipt.columns import MOST_ROWS, Columns, Flat, Lines, Shape, Shapes, columns_of
@@ -19,7 +20,7 @@ from backproof.receipt.document import Receipt, as_receipt, documents_of, open_b
 from backproof.receipt.limits import Limits, limits_of
 from backproof.receipt.native import Scan
 from backproof.receipt.skeleton import Skeleton, skeleton_of
-from backproof.receipt.validation import Deviation
+from backproof.receipt.validation import Deviation, deviations
 
 CHUNK = 4 * 1024 * 1024  # bytes read at once; a block of records is at most that long, if a record is not
 MOST_SKELETONS = 8  # that a line is tried against, the latest first
@@ -82,12 +83,19 @@ class _Block:
         self.spans = np.zeros((most, 2), dtype=np.int64)
         self.text_spans = np.zeros((most, texts, 2), dtype=np.int64)
         self.canonical = np.zeros(most, dtype=np.bool_)
-        self.repeated = np.zeros(most, dtype=np.bool_)
+        self.repeated = np.zeros((most, texts), dtype=np.bool_)
         self.numbered = np.zeros(most, dtype=np.int64)
         self.texts: list[tuple[str, ...]] = []
         self.strict: dict[int, Receipt] = {}  # rows that the strict reader read
         self.size = 0
-        arrays = (self.numbers, self.exponents, self.spans, self.text_spans, self.canonical, self.repeated)
+        arrays: tuple[NDArray[Any], ...] = (
+            self.numbers,
+            self.exponents,
+            self.spans,
+            self.text_spans,
+            self.canonical,
+            self.repeated,
+        )
         self.struct = native.BlockStruct(*map(native.address, arrays), columns + 1, most)
 
     def scanned(self, rows: int, skeleton: Skeleton, first_line: int) -> None:
@@ -98,15 +106,28 @@ class _Block:
         zero = self.kind.limits.dropped_if_zero
         if zero.size:
             self.canonical[begin:rows] &= (self.numbers[begin:rows, zero] != 0.0).all(axis=1)
-        if begin - 1 in self.strict:
-            self.repeated[begin] = False  # the texts of the row before are not where its spans say
-        new = begin + np.flatnonzero(~self.repeated[begin:rows])
-        if begin < rows and self.repeated[begin]:
-            self.texts += [self.texts[-1]] * (int(new[0] if new.size else rows) - begin)
-        for row, following in zip(new.tolist(), [*new[1:].tolist(), rows], strict=True):
-            texts = tuple(self.data[a:b].decode("ascii") for a, b in self.text_spans[row].tolist())
-            self.texts += [texts] * (following - row)
+        if begin < rows:
+            self.texts += self._texts(begin, rows)
         self.size = rows
+
+    def _texts(self, begin: int, rows: int) -> list[tuple[str, ...]]:
+        """The free texts of some rows; one that is repeated is the same object, and so are rows that repeat all."""
+        if begin == 0 or begin - 1 in self.strict:
+            self.repeated[begin] = False  # the texts of the row before are not where its spans say
+        repeated = self.repeated[begin:rows]
+        if repeated.all():
+            return [self.texts[-1]] * (rows - begin)
+        columns = []
+        for k in range(repeated.shape[1]):
+            changes = np.flatnonzero(~repeated[:, k])
+            held = [self.texts[-1][k]] * int(changes[0] if changes.size else rows - begin) if self.texts else []
+            ends = [*changes[1:].tolist(), rows - begin]
+            for (start, stop), here, following in zip(
+                self.text_spans[begin + changes, k].tolist(), changes.tolist(), ends, strict=bool(changes.size)
+            ):
+                held += [self.data[start:stop].decode("ascii")] * (following - here)
+            columns.append(held)
+        return list(zip(*columns, strict=True))
 
     def read(self, receipt: Receipt, flat: Flat, span: tuple[int, int], line: int) -> None:
         """Add a row that the strict reader read."""
@@ -122,7 +143,7 @@ class _Block:
     def columns(self, first: int, where: str) -> Columns:
         """The block as columns; its first record stands at `first` in the bundle."""
         size = self.size
-        lines = Lines(self.data, self.spans[:size], self.numbered[:size], where)
+        lines = Lines(self.data, self.spans[:size], self.text_spans[:size], self.numbered[:size], where)
         canonical = self.canonical[:size]
         return Columns(
             self.kind.shape,
@@ -139,13 +160,13 @@ class _Block:
         """Rows beyond the limits are validated one by one."""
         limits = self.kind.limits
         suspect = ~limits.within(self.numbers[: self.size]) | (not self.kind.sound)
-        if limits.asks_of_texts:
-            before: tuple[str, ...] | None = None
-            admitted = True
+        for k, kinds in limits.texts:
+            before, admitted = None, True
             for row, texts in enumerate(self.texts):
-                if texts is not before:
-                    admitted, before = limits.admits(texts), texts
-                suspect[row] |= not admitted
+                if texts[k] is not before:
+                    before, admitted = texts[k], not any(deviations(texts[k], kind) for kind in kinds)
+                if not admitted:
+                    suspect[row] = True
         for row in np.flatnonzero(suspect).tolist():
             receipt = self.strict.get(row) or as_receipt(reading.parse(lines[row], lines.place(row)))
             for deviation in receipt.deviations:

@@ -101,6 +101,7 @@ class Lines:
 
     data: bytes | bytearray
     spans: NDArray[np.int64]
+    texts: NDArray[np.int64]  # of each free text, where the scanner found it; else 0
     numbers: NDArray[np.int64]  # of the lines, from 1
     where: str
 
@@ -153,13 +154,25 @@ class Columns:
             tuple((place, found) for place, row in enumerate(rows) for at, found in self.deviations if at == row),
             self.canonical[rows] if self.canonical is not None else None,
             self.exponents[rows] if self.exponents is not None else None,
-            Lines(lines.data, lines.spans[rows], lines.numbers[rows], lines.where) if lines is not None else None,
+            Lines(lines.data, lines.spans[rows], lines.texts[rows], lines.numbers[rows], lines.where)
+            if lines is not None
+            else None,
         )
 
     def canonical_bytes(self, row: int) -> bytes | None:
         """The canonical bytes of a record without their line feed, if it is known to have come in them."""
         known = self.lines is not None and self.canonical is not None and self.canonical[row]
         return self.lines[row] if known and self.lines is not None else None
+
+    def canonical_around(self, row: int, key: str) -> tuple[bytes, bytes] | None:
+        """The same without one text of the attestor, in two pieces."""
+        line, path = self.canonical_bytes(row), ("attestor", key)
+        if line is None or self.lines is None or path not in self.shape.text_paths:
+            return None
+        begin, end = (self.lines.texts[row, self.shape.text_paths.index(path)] - self.lines.spans[row, 0]).tolist()
+        name = f',"{key}":"'.encode()
+        found = begin > len(name) and line[begin - len(name) : begin] == name
+        return (line[: begin - len(name)], line[end + 1 :]) if found else None
 
     def is_canonical(self, row: int) -> bool:
         """Whether a record came in its canonical bytes; one that came in none did."""

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from backproof.receipt.columns import Columns
 from backproof.receipt.emission import emit
-from backproof.receipt.json_text import quote
 
 SHA256 = re.compile(r"^sha256:[0-9a-f]{64}\Z")
 
@@ -34,12 +33,9 @@ def bundle_digest(documents: Iterable[Mapping[str, Any]]) -> str:
 
 def canonical_without(columns: Columns, row: int, key: str) -> tuple[bytes, ...]:
     """The canonical bytes of a record without one key of its attestor, in pieces."""
-    line, said = columns.canonical_bytes(row), columns.text(row, "attestor", key)
-    if line is not None and said is not None:
-        # No other key of a receipt has a text of this name, and within a text the quotes would be escaped.
-        pieces = line.split(f',"{key}":{quote(said)}'.encode())
-        if len(pieces) == 2:
-            return (*pieces, b"\n")
+    pieces = columns.canonical_around(row, key)
+    if pieces is not None:
+        return (*pieces, b"\n")
     return (emit(without_attestor_key(columns.document(row), key)),)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from backproof.receipt import formats
 from backproof.receipt.columns import Shape, Slot, TextSlot
 from backproof.receipt.kinds import Anything, Field, Kind, Many, Map, Number, OneOf, Record, Text, When, Whole
-from backproof.receipt.validation import FALLBACK_VERSION, deviations
+from backproof.receipt.validation import FALLBACK_VERSION
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,22 +29,13 @@ class Limits:
     most: NDArray[np.float64]
     integers: NDArray[np.intp]
     dropped_if_zero: NDArray[np.intp]
-    texts: tuple[tuple[Kind, ...], ...]  # one entry a free text
-
-    @property
-    def asks_of_texts(self) -> bool:
-        """Whether the format asks anything of a free text."""
-        return any(self.texts)
+    texts: tuple[tuple[int, tuple[Kind, ...]], ...]  # the free texts of which something is asked, and what
 
     def within(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which rows lie within every bound."""
         bounded, integers = numbers[:, self.bounded], numbers[:, self.integers]
         inside = ((bounded >= self.least) & (bounded <= self.most)).all(axis=1)
         return inside & (integers == np.trunc(integers)).all(axis=1)
-
-    def admits(self, texts: tuple[str, ...]) -> bool:
-        """Whether free texts are what the format asks of them."""
-        return all(not deviations(text, kind) for text, kinds in zip(texts, self.texts, strict=True) for kind in kinds)
 
 
 def limits_of(shape: Shape) -> Limits:
@@ -73,7 +64,7 @@ def limits_of(shape: Shape) -> Limits:
         np.array([ranges[column][1] for column in bounded]),
         np.array(sorted(whole), dtype=np.intp),
         np.array(sorted(dropped), dtype=np.intp),
-        tuple(map(tuple, texts)),
+        tuple((k, tuple(kinds)) for k, kinds in enumerate(texts) if kinds),
     )
 
 

@@ -107,8 +107,6 @@ class Ledger:
         """What nine digits hide of every number; nothing, where all digits are written."""
         if self.layout.is_lossless:
             return np.where(np.isnan(self.columns.numbers), np.nan, 0.0)
-        if self.columns.exponents is not None:
-            return radius_by_exponent()[self.columns.exponents.astype(np.intp) + 128]
         return nine_digit_radius(self.columns.numbers)
 
     @cached_property
@@ -138,9 +136,16 @@ class Ledger:
     def _parameters(self, root: str) -> Positions:
         return self.layout.named(root, names=self.layout.parameters)
 
+    def radius(self, columns: Positions | int) -> Reals:
+        """The radii of some columns."""
+        exponents = self.columns.exponents
+        if exponents is None:
+            return self.radii[:, columns]
+        return radius_by_exponent()[exponents[:, columns].astype(np.intp) + 128]
+
     def ball(self, columns: Positions | int) -> Ball:
         """The numbers of some columns as balls, one row a record."""
-        return Ball(self.columns.numbers[:, columns], self.radii[:, columns], self.unit)
+        return Ball(self.columns.numbers[:, columns], self.radius(columns), self.unit)
 
     def values(self, columns: Positions | int) -> Reals:
         """The numbers of some columns."""

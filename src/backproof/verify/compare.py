@@ -84,7 +84,7 @@ def judge_equation(
     coverage.claims += int(present.sum()) * len(claim.found.mid)
     said, given = claim.said.ravel(), () if claim.earlier else claim.given
     rows = claim.rows if claim.rows is not None else slice(None)
-    stored, radius = ledger.columns.numbers[rows][:, said], ledger.radii[rows][:, said]
+    stored, radius = ledger.columns.numbers[:, said][rows], ledger.radius(said)[rows]
     mid, rad = (
         claim.found.mid.reshape(stored.shape),
         np.broadcast_to(claim.found.rad.reshape(stored.shape), stored.shape),

@@ -28,7 +28,7 @@ typedef struct {
     int64_t *lines;      /* rows × 2: begin and end, without the line feed */
     int64_t *texts;      /* rows × texts × 2 */
     uint8_t *canonical;  /* whether every token of the row is spelled as the format spells it */
-    uint8_t *repeated;   /* whether the texts of the row are those of the row before */
+    uint8_t *repeated;   /* rows × texts: whether a text is that of the row before */
     int64_t stride;
     int64_t most;
 } block;
@@ -116,9 +116,9 @@ static const uint8_t *row(const skeleton *s, const block *b, int64_t at, const u
     int8_t *exponents = b->exponents + at * b->stride;
     int64_t *spans = b->texts + at * s->texts * 2;
     const int64_t *before = at ? spans - s->texts * 2 : NULL;
+    uint8_t *repeated = b->repeated + at * s->texts;
     int64_t begin = 0;
     b->canonical[at] = 1;
-    b->repeated[at] = at > 0;
     for (int64_t i = 0; i <= s->slots; i++) {
         int64_t length = s->ends[i] - begin;
         if (length > end - p || memcmp(p, s->literals + begin, (size_t)length) != 0) return NULL;
@@ -128,16 +128,11 @@ static const uint8_t *row(const skeleton *s, const block *b, int64_t at, const u
         if (p >= end) return NULL;
         if (s->kinds[i] == TEXT) {
             const uint8_t *from = p;
-            if (before) {
-                int64_t size = before[1] - before[0];
-                if (size < end - p && p[size] == '"' && memcmp(p, buffer + before[0], (size_t)size) == 0) p += size;
-                before += 2;
-            }
-            if (p == from) {
-                b->repeated[at] = 0;
-                p = text(p, end);
-                if (p == NULL) return NULL;
-            }
+            int64_t size = before ? before[1] - before[0] : end - p;
+            *repeated = size < end - p && p[size] == '"' && memcmp(p, buffer + before[0], (size_t)size) == 0;
+            p = *repeated++ ? p + size : text(p, end);
+            if (p == NULL) return NULL;
+            if (before) before += 2;
             *spans++ = from - buffer;
             *spans++ = p - buffer;
         } else {
