@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,16 +77,17 @@ def step_graph(
     return StepGraph(graph, (*leaves, *state), {name: ref.id for name, ref in outputs.items()}, scalars, after.id)
 
 
-def run(made: StepGraph, D: Bounded, S: Bounded, inputs: Sequence[Any]) -> list[Bound]:
-    """Every value of the graph: what depends on numbers alone in their own domain S, all else in D.
+def run(
+    graph: Graph, D: Bounded, inputs: Sequence[Any], S: Bounded | None = None, scalars: AbstractSet[int] = frozenset()
+) -> list[Bound]:
+    """Every value of the graph: what depends on the leaves `scalars` and on constants alone in their own domain S, all else in D.
 
-    A number is rounded once more when a tensor takes it; as a result it is not.
+    A number is rounded once more when a tensor takes it; as an output it is not.
     """
-    graph = made.graph
     values = [D.value(given, leaf.type) for leaf, given in zip(graph.leaves, inputs, strict=True)]
-    own: dict[int, Bound] = {leaf: values[leaf] for leaf in made.scalars}
+    own: dict[int, Bound] = {leaf: values[leaf] for leaf in scalars}
     for value, node in enumerate(graph.nodes, len(graph.leaves)):
-        if not graph.types[value].shape and all(argument in own for argument in node.arguments):
+        if S is not None and not graph.types[value].shape and all(argument in own for argument in node.arguments):
             own[value] = S.apply(node.primitive, *(own[argument] for argument in node.arguments), **node.given)
             if node.arguments:
                 values.append(D.apply(PRIMITIVES["cast"], own[value], to=D.storage.name))
@@ -95,7 +97,7 @@ def run(made: StepGraph, D: Bounded, S: Bounded, inputs: Sequence[Any]) -> list[
             continue
         found = D.apply(node.primitive, *(values[argument] for argument in node.arguments), **node.given)
         values.append(_never_negative(found, values[node.arguments[0]], D) if node.name == OF_SQUARES else found)
-    for value in set(made.outputs.values()) & set(own):
+    for value in set(graph.outputs) & set(own):
         values[value] = own[value]
     return values
 
@@ -167,11 +169,11 @@ def derive_blocks(
         if made is None or made.graph.types[1].shape != shape:
             held = {name: block[name].shape for name in state}
             made = step_graph(optimizer, shape, held, settings, t, formats.parameter)
-        values = run(made, D, S, [block[name] for name in made.inputs])
+        values = run(made.graph, D, [block[name] for name in made.inputs], S, made.scalars)
         yield (
             stretch,
             {
-                name: _derived(values[at], values[made.after if name == UPDATE else at])
+                name: derived_from(values[at], values[made.after if name == UPDATE else at])
                 for name, at in made.outputs.items()
             },
         )
@@ -249,7 +251,8 @@ def blocks(
         yield stretch, {name: array[stretch] if array.ndim else array for name, array in flat.items()}
 
 
-def _derived(value: Bound, error: Bound) -> Derived:
+def derived_from(value: Bound, error: Bound) -> Derived:
+    """A value with the bound of another that stands for it."""
     nothing = np.broadcast_to(0.0, value.shape)
     # The value is a float64 number, and what is compared with it a difference of two.
     own = 2 * FORMATS["float64"].unit * (abs(value.value) + abs(error.value))

@@ -13,7 +13,8 @@ from typing import Any
 from backproof.errors import InputError
 
 Config = Mapping[str, Any]
-"""What the scheduler's `state_dict()` says, with the name of its class under "class"; members have theirs."""
+"""What the scheduler's `state_dict()` says, and what it leaves out: its class under "class" (members have theirs), the functions of a
+LambdaLR under "lambdas" (each {"function": its name, and its keywords}), and "own_scale" where a CyclicLR has a function of its own."""
 
 
 @dataclass(frozen=True, slots=True)
