@@ -159,20 +159,22 @@ class Columns:
             else None,
         )
 
-    def canonical_bytes(self, row: int) -> bytes | None:
-        """The canonical bytes of a record without their line feed, if it is known to have come in them."""
-        known = self.lines is not None and self.canonical is not None and self.canonical[row]
-        return self.lines[row] if known and self.lines is not None else None
+    def canonical_around(self, row: int, key: str) -> tuple[memoryview, memoryview] | None:
+        """The canonical bytes of a record without one text of its attestor and their line feed, in two pieces.
 
-    def canonical_around(self, row: int, key: str) -> tuple[bytes, bytes] | None:
-        """The same without one text of the attestor, in two pieces."""
-        line, path = self.canonical_bytes(row), ("attestor", key)
-        if line is None or self.lines is None or path not in self.shape.text_paths:
+        None where the record is not known to have come in them.
+        """
+        path, lines = ("attestor", key), self.lines
+        if lines is None or self.canonical is None or not self.canonical[row] or path not in self.shape.text_paths:
             return None
-        begin, end = (self.lines.texts[row, self.shape.text_paths.index(path)] - self.lines.spans[row, 0]).tolist()
+        begin, end = lines.texts[row, self.shape.text_paths.index(path)].tolist()
+        first, last = lines.spans[row].tolist()
         name = f',"{key}":"'.encode()
-        found = begin > len(name) and line[begin - len(name) : begin] == name
-        return (line[: begin - len(name)], line[end + 1 :]) if found else None
+        before = begin - len(name)
+        if before < first or lines.data[before:begin] != name:
+            return None
+        view = memoryview(lines.data)
+        return view[first:before], view[end + 1 : last]
 
     def is_canonical(self, row: int) -> bool:
         """Whether a record came in its canonical bytes; one that came in none did."""

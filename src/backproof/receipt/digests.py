@@ -31,7 +31,7 @@ def bundle_digest(documents: Iterable[Mapping[str, Any]]) -> str:
     return "sha256:" + digest.hexdigest()
 
 
-def canonical_without(columns: Columns, row: int, key: str) -> tuple[bytes, ...]:
+def canonical_without(columns: Columns, row: int, key: str) -> tuple[bytes | memoryview, ...]:
     """The canonical bytes of a record without one key of its attestor, in pieces."""
     pieces = columns.canonical_around(row, key)
     if pieces is not None:
@@ -39,7 +39,7 @@ def canonical_without(columns: Columns, row: int, key: str) -> tuple[bytes, ...]
     return (emit(without_attestor_key(columns.document(row), key)),)
 
 
-def digest_of(pieces: Iterable[bytes]) -> str:
+def digest_of(pieces: Iterable[bytes | memoryview]) -> str:
     """The digest of some bytes that come in pieces."""
     digest = hashlib.sha256()
     for piece in pieces:

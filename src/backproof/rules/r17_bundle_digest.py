@@ -23,7 +23,7 @@ class BundleDigest:
         self._said: str | None = None
         self._carried = False
         self._first = True
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
         self._worker: Thread | None = None
         self._digest: str | None = None  # the last text that was seen to be one
 
@@ -89,7 +89,7 @@ class BundleDigest:
         return self._carried
 
 
-def _update(digest: hashlib._Hash, pieces: list[bytes]) -> None:
+def _update(digest: hashlib._Hash, pieces: list[bytes | memoryview]) -> None:
     for piece in pieces:
         digest.update(piece)
 
