@@ -116,7 +116,7 @@ class _Block:
             self.repeated[begin] = False  # the texts of the row before are not where its spans say
         repeated = self.repeated[begin:rows]
         if repeated.all():
-            return [self.texts[-1]] * (rows - begin)
+            return [self.texts[-1] if self.texts else ()] * (rows - begin)
         columns = []
         for k in range(repeated.shape[1]):
             changes = np.flatnonzero(~repeated[:, k])

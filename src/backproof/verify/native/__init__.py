@@ -33,11 +33,15 @@ def library() -> ctypes.CDLL | None:
     """The compiled screen, or None where there is none for this platform."""
     for path in sorted(Path(__file__).parent.glob("libscreen*")):
         try:
-            found = ctypes.CDLL(str(path))
+            return bound(ctypes.CDLL(str(path)))
         except OSError:
             continue
-        arrays, counts = (ctypes.c_void_p,) * 2, (ctypes.c_int64,) * 2
-        found.backproof_screen.argtypes = (ctypes.POINTER(ProgramStruct), *arrays, *counts, *arrays)
-        found.backproof_screen.restype = None
-        return found
     return None
+
+
+def bound(library: ctypes.CDLL) -> ctypes.CDLL:
+    """A library whose function knows its arguments."""
+    arrays, counts = (ctypes.c_void_p,) * 2, (ctypes.c_int64,) * 2
+    library.backproof_screen.argtypes = (ctypes.POINTER(ProgramStruct), *arrays, *counts, *arrays)
+    library.backproof_screen.restype = None
+    return library
