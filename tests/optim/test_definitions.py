@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulated import executed, trained
+from executions import executed, trained
 from torch_steps import numbers, ratio, slope
 
 from backproof.engine.domain import float64

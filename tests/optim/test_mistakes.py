@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated import executed, trained
+from executions import executed, trained
 from torch_steps import ratio
 
 from backproof.optim import OPTIMIZERS

@@ -129,6 +129,59 @@ def test_groups_have_numbers_of_their_own() -> None:
         assert ratio(step.claimed["update"], step.derived(lr=other)["update"]) > 1
 
 
+STATEFUL = [
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    (torch.optim.Adam, {"amsgrad": True}),
+    (torch.optim.AdamW, {}),
+    (torch.optim.NAdam, {}),
+    (torch.optim.RAdam, {}),
+    (torch.optim.Adamax, {}),
+    (torch.optim.Adagrad, {}),
+    (torch.optim.Adadelta, {}),
+    (torch.optim.RMSprop, {"centered": True}),
+    (torch.optim.Rprop, {}),
+    (torch.optim.Adafactor, {}),
+]
+
+
+def worst(claimed: dict[str, Any], derived: dict[str, Any]) -> float:
+    return max(ratio(claimed[name], derived[name]) for name in claimed)
+
+
+@pytest.mark.parametrize(("cls", "given"), STATEFUL, ids=[cls.__name__ for cls, _ in STATEFUL])
+def test_real_steps_with_something_stale_or_exchanged_are_found(cls: Any, given: dict[str, Any]) -> None:
+    """Two parameters of one shape through three steps: each claim against what another step, or the other parameter, had."""
+    recorded = steps(cls, given, "float32", [(8, 9), (8, 9)])
+    one, other, later = recorded[2], recorded[3], recorded[4]
+    assert worst(later.claimed, later.derived()) <= 1
+
+    wrong = {
+        "the state of the step before": later.derived(old=one.old),
+        "the gradient of the step before": later.derived(gradient=one.gradient),
+        "the gradient of another parameter": one.derived(gradient=other.gradient),
+        "the state of another parameter": one.derived(old=other.old),
+        "another learning rate": later.derived(lr=later.hyper["lr"] * 1.001) if cls is not torch.optim.Rprop else None,
+    }
+    claims = {"the state of the step before": later, "the gradient of the step before": later}
+    claims["another learning rate"] = later
+    if cls is torch.optim.Adafactor:
+        del wrong["another learning rate"]  # 1/√t, which is less, is what counts
+
+    for name, derived in wrong.items():
+        assert derived is None or worst(claims.get(name, one).claimed, derived) > 1, name
+    twice = {**later.claimed, "update": 2 * later.claimed["update"]}
+    assert worst(twice, later.derived()) > 1
+
+
+def test_decay_that_acts_once_for_each_parameter_of_a_group_is_found() -> None:
+    """p·(1 − η·λ) applied again and again by a loop over the group that stands at the wrong place."""
+    for step in steps(torch.optim.AdamW, {"weight_decay": 0.1}, "float32"):
+        again = step.claimed["update"] - step.hyper["lr"] * step.hyper["weight_decay"] * step.before
+
+        assert ratio(step.claimed["update"], step.derived()["update"]) <= 1
+        assert ratio(again, step.derived()["update"]) > 10
+
+
 def test_every_optimizer_of_torch_is_in_the_table_or_refused() -> None:
     classes = {
         name

@@ -11,7 +11,7 @@ import torch
 
 from backproof.optim import Optimizer
 from backproof.optim.derive import Derived, Formats, derive, first_state
-from backproof.optim.torch_names import hyper_of, record_of, state_of, torch_optimizer
+from backproof.optim.torch_names import count_of, hyper_of, record_of, state_of, torch_optimizer
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -82,6 +82,7 @@ def record(
                 held = first_state(rule, shape, hyper, fmt)
                 held.update({name: x for name, x in state_of(named, old).items() if name in fields})
                 new = {name: x for name, x in state_of(named, snapshot(optimizer, p)).items() if name in fields}
+                assert count_of(old) == t or "step" not in optimizer.state[p]
                 yield Recorded(rule, hyper, t, fmt, numbers(p.grad), value, numbers(p), held, new, formats)
 
 

@@ -7,8 +7,9 @@ faster. No kernel changes its operands.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,9 @@ import numpy as np
 from backproof.errors import DomainError
 from backproof.ir.tensor import Tensor
 from backproof.ir.types import Shape
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Array = Any
 
@@ -193,6 +197,19 @@ class Kernels:
         return self.permute_dims(self.reshape(found, (*shape[:-1], size)), back)
 
 
+_MUCH = 1 << 16  # numbers, from which on a copy is worth more than one thread
+
+
+@cache
+def _copiers() -> ThreadPoolExecutor | None:
+    """Threads to copy with, as many as the array library is allowed; a copy waits for memory and not for Python."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    allowed = os.environ.get("OMP_NUM_THREADS", "")
+    count = min(int(allowed) if allowed.isdecimal() else 4, len(os.sched_getaffinity(0)))
+    return ThreadPoolExecutor(count, "backproof-copy") if count > 1 else None
+
+
 class NumPyKernels(Kernels):
     """NumPy, with its own faster ways."""
 
@@ -243,7 +260,15 @@ class NumPyKernels(Kernels):
         # NumPy would lay the result out like the operands; in row-major order the reshape that follows costs nothing.
         shape = list(arrays[0].shape)
         shape.insert(axis, len(arrays))
-        return np.stack(arrays, axis=axis, out=np.empty(shape, dtype=arrays[0].dtype))
+        found = np.empty(shape, dtype=arrays[0].dtype)
+        parts = np.moveaxis(found, axis, 0)
+        copiers = _copiers() if found.size >= _MUCH else None
+        if copiers is None:
+            for part, array in zip(parts, arrays, strict=True):
+                part[...] = array
+        else:
+            list(copiers.map(np.copyto, parts, arrays))
+        return found
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         return np.asarray(np.take(x, index, axis=axis), dtype=x.dtype)

@@ -71,10 +71,26 @@ SMOOTH = {
         Smooth("logsigmoid", "−ln(1 + e⁻ˣ)", lambda x: -_softplus(-x), lambda x: _sigmoid(-x), 1.0, 0.25),
         Smooth("silu", "x·σ(x)", lambda x: x * _sigmoid(x), _silu_slope, 1.1, 0.51),
         Smooth("gelu", "x·Φ(x)", lambda x: x * _normal(x), _gelu_slope, 1.13, 0.8),
-        Smooth("gelu_tanh", "½x(1 + tanh(√(2/π)(x + 0.044715x³)))", lambda x: 0.5 * x * (1.0 + _inner(x)), _gelu_tanh_slope, 1.13, 0.81),
+        Smooth(
+            "gelu_tanh",
+            "½x(1 + tanh(√(2/π)(x + 0.044715x³)))",
+            lambda x: 0.5 * x * (1.0 + _inner(x)),
+            _gelu_tanh_slope,
+            1.13,
+            0.81,
+        ),
         Smooth("mish", "x·tanh(ln(1 + eˣ))", lambda x: x * np.tanh(_softplus(x)), _mish_slope, 1.09, 0.65),
-        Smooth("softsign", "x / (1 + |x|)", lambda x: x / (1.0 + np.abs(x)), lambda x: (1.0 + np.abs(x)) ** -2, 1.0, 2.0),
+        Smooth(
+            "softsign", "x / (1 + |x|)", lambda x: x / (1.0 + np.abs(x)), lambda x: (1.0 + np.abs(x)) ** -2, 1.0, 2.0
+        ),
         Smooth("tanhshrink", "x − tanh x", lambda x: x - np.tanh(x), lambda x: np.tanh(x) ** 2, 1.0, 0.77),
-        Smooth("elu", "x, or eˣ − 1 below 0", lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))), lambda x: np.exp(np.minimum(x, 0.0)), 1.0, 1.0),
+        Smooth(
+            "elu",
+            "x, or eˣ − 1 below 0",
+            lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))),
+            lambda x: np.exp(np.minimum(x, 0.0)),
+            1.0,
+            1.0,
+        ),
     )
 }

@@ -164,7 +164,7 @@ def derive_blocks(
         settings["scalars"] = scalars
     D, S = Bounded(formats.computing, formats.accumulation), Bounded(scalars if settings.get("tensors") else "float64")
     made: StepGraph | None = None
-    for stretch, block in blocks(optimizer, gradient, parameter, state):
+    for stretch, block in blocks(optimizer, gradient, parameter, state, BLOCK):
         shape = block["parameter"].shape
         if made is None or made.graph.types[1].shape != shape:
             held = {name: block[name].shape for name in state}
@@ -238,16 +238,16 @@ def checked(
 
 
 def blocks(
-    optimizer: Optimizer, gradient: Array, parameter: Array, state: Mapping[str, Array]
+    optimizer: Optimizer, gradient: Array, parameter: Array, state: Mapping[str, Array], size: int
 ) -> Iterator[tuple[slice, dict[str, Array]]]:
-    """The inputs, whole or, where elements do not look at each other, a stretch at a time."""
+    """The inputs, whole or, where elements do not look at each other, a stretch of this size at a time."""
     given = {name: np.asarray(array) for name, array in {"gradient": gradient, "parameter": parameter, **state}.items()}
-    if not optimizer.elementwise or parameter.size <= BLOCK:
+    if not optimizer.elementwise or parameter.size <= size:
         yield slice(0, parameter.size), given
         return
     flat = {name: array.reshape(-1) if array.ndim else array for name, array in given.items()}
-    for start in range(0, parameter.size, BLOCK):
-        stretch = slice(start, min(start + BLOCK, parameter.size))
+    for start in range(0, parameter.size, size):
+        stretch = slice(start, min(start + size, parameter.size))
         yield stretch, {name: array[stretch] if array.ndim else array for name, array in flat.items()}
 
 

@@ -190,6 +190,11 @@ def hyper_of(named: TorchOptimizer, group: Numbers, parameter: str, scalars: str
     return record_of(named).settings(found)
 
 
+def count_of(state: Mapping[str, Any]) -> int:
+    """Which step comes next, by the state before it: 1 without any, or where the class does not count."""
+    return int(state.get(STEP, 0)) + 1
+
+
 def state_of(named: TorchOptimizer, state: Mapping[str, Any]) -> dict[str, Any]:
     """The state of a parameter under the record's names, without the step count; what the class does not have is refused."""
     unknown = [key for key in state if key != STEP and key not in named.state]

@@ -206,7 +206,7 @@ def _convolve(
     return K.permute_dims(K.reshape(total, (out, *space, n)), (last, 0, *range(1, last)))
 
 
-_BLOCK = 1 << 18  # numbers in a block of columns: 2 MB of float64
+_BLOCK = 1 << 20  # numbers in a block of columns
 
 
 def _rows_by_tap(K: Any, w: Value, groups: int) -> Value:
