@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from backproof.verify.equation import Result
-from backproof.verify.step import StepVerdict
+from backproof.verify.outcome import StepVerdict
 
 MOST_SHOWN = 8
 VERDICTS = ("holds", "noise", "broken")

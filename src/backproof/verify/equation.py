@@ -91,5 +91,12 @@ def judged(claimed: Any, derived: Bound) -> tuple[Any, ...]:
     return verdict, worst, likely, slope, *numbers, place
 
 
-def first(wrong: Any) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else (0,) * wrong.ndim
+def compared(claimed: Any, derived: Bound, dtype: str) -> tuple[Any, ...]:
+    """The same for any format; whole numbers are derived with reals, which hold them up to 2⁵³."""
+    if dtype in FORMATS:
+        return judged(claimed.astype(np.float64), derived)
+    wrong = np.asarray((claimed != derived.value) & (np.abs(claimed.astype(np.float64)) < 2.0**53))
+    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else (0,) * wrong.ndim
+    numbers = (float(claimed[at]), float(derived.value[at]), 0.0) if claimed.size else (0.0, 0.0, 0.0)
+    ratio = float("inf") if wrong.any() else 0.0
+    return "broken" if wrong.any() else "holds", ratio, 0.0, 0.0, *numbers, at

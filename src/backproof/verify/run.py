@@ -9,7 +9,8 @@ import numpy as np
 
 from backproof.trace.step import Recorded, folders, read
 from backproof.verify.equation import Result
-from backproof.verify.step import StepVerdict, verify_step
+from backproof.verify.outcome import StepVerdict
+from backproof.verify.step import verify_step
 
 
 def verify_run(run: Path) -> Iterator[StepVerdict]:
