@@ -43,7 +43,7 @@ def read_input(path: str) -> tuple[Any, list[Deviation]]:
     from backproof.receipt import reading
     from backproof.receipt.formats import lossless
     from backproof.receipt.formats.topology_input import TOPOLOGY_INPUT
-    from backproof.receipt.topology import is_layered
+    from backproof.receipt.topology_reading import is_layered
     from backproof.receipt.validation import deviations
 
     where = "standard input" if path == "-" else path

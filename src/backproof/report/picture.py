@@ -7,7 +7,8 @@ from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from backproof.receipt.topology import Topology, topology_of
+from backproof.receipt.topology import Topology
+from backproof.receipt.topology_reading import topology_of
 from backproof.verify.verdict import Finding, Verdict
 
 COLUMN, ROW, RADIUS, MARGIN = 300, 130, 34, 70

@@ -10,7 +10,8 @@ import numpy as np
 
 from backproof.engine.scalar import Positions, Wiring
 from backproof.receipt.columns import Path, Shape, Slot
-from backproof.receipt.topology import LOSSLESS, Parameter, Topology, topology_of
+from backproof.receipt.topology import LOSSLESS, Parameter, Topology
+from backproof.receipt.topology_reading import topology_of
 
 STATEFUL = ("sgd_momentum", "adam", "adamw")
 

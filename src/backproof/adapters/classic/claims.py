@@ -17,7 +17,8 @@ from backproof.errors import InputError
 from backproof.receipt.authoring.checks import STATE_KEYS, TARGET_SUM_SLACK, check_input, check_optimizer
 from backproof.receipt.authoring.step import check_batch
 from backproof.receipt.columns import Columns, Path, Shape, Slot
-from backproof.receipt.topology import Topology, topology_of
+from backproof.receipt.topology import Topology
+from backproof.receipt.topology_reading import topology_of
 from backproof.rules.ball import Ball, Reals
 
 SETTINGS = ("weight_decay", "momentum", "dampening", "beta1", "beta2", "epsilon", "t")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backproof.receipt.authoring.step import author_batch, author_step
-from backproof.receipt.topology import is_layered
+from backproof.receipt.topology_reading import is_layered
 
 POLICY = {"number_encoding": "decimal", "rounding": "shortest_round_trip", "computation_order": "schema_defined"}
 ROLES = {

@@ -18,7 +18,8 @@ from backproof.receipt.authoring.checks import (
     check_numbers,
     check_optimizer,
 )
-from backproof.receipt.topology import EDGE_OF_ROLE, LOSSLESS, Parameter, Topology, topology_of
+from backproof.receipt.topology import EDGE_OF_ROLE, LOSSLESS, Parameter, Topology
+from backproof.receipt.topology_reading import topology_of
 
 DEFAULT_FIXTURE = "general-engine-first-run"
 DEFAULT_SOURCE = "src/general-engine.ts (generalized backprop engine first-run)"
