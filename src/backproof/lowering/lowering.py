@@ -13,6 +13,8 @@ class Lowering:
 
     name: str
     function: Callable[..., Any]
+    sized: bool = False
+    """Whether the shape of its result depends on numbers: it is then given `results`, the types that were recorded."""
 
 
 # Operators and older names, by the function they are.

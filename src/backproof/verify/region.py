@@ -15,6 +15,8 @@ from backproof.ir.types import Type
 from backproof.lowering import LOWERINGS, canonical
 from backproof.trace.step import Call, Value
 
+# Arguments that say where numbers lie and how, and nothing of what they are.
+WHERE_AND_HOW = ("device", "memory_format", "layout")
 KINDS = {"bool": "bool", **dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), "int")}
 
 
@@ -83,6 +85,8 @@ def _lowered(said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]) -> Re
     try:
         named = {key: _decode(item, leaves) for key, item in kwargs.items()}
         first = [named.pop("input")] if "input" in named else []
+        if LOWERINGS[name].sized:
+            named["results"] = wanted
         found = LOWERINGS[name].function(*first, *(_decode(item, leaves) for item in args), **named)
         results = [_as_kind(x, kind) for x, kind in zip(_flat(found), wanted, strict=True)]
         given = tuple(result.type for result in results)
@@ -118,4 +122,6 @@ def _decode(item: Any, leaves: list[Ref]) -> Any:
             return Ellipsis
         case {"float": text}:
             return float(text)
+        case {"opaque": str(text)} if text.split(" ")[0] in WHERE_AND_HOW:
+            return None
     raise ValueError(f"an argument that is not data: {item}")
