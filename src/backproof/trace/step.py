@@ -18,13 +18,19 @@ FORMAT = "backproof.step.v1"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor at one moment. Its numbers are under `v<id>`, its gradient, if one was seen, under `g<id>`."""
+    """A tensor at one moment. Its numbers are under `v<id>`, its gradient, if one was seen, under `gradient_key`."""
 
     id: int
     dtype: str
     shape: tuple[int, ...]
     name: str = ""
     """A parameter's or buffer's name; empty for what was computed."""
+    origin: str = ""
+    """parameter, buffer, input (there before the step), source (made from nothing), call, or unseen (nothing tells what made it)."""
+    inner: bool = False
+    """Its gradient cannot be seen from outside, and is derived from those of the values that were made from it."""
+    shares: int | None = None
+    """The value with which it shares one gradient: the framework takes the two for one, as it was not told of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +47,50 @@ class Call:
     """Whether the framework was recording for a backward pass."""
     autocast: str = ""
     """The lower format that was in force, if any."""
+    region: int | None = None
+    """The region that it is a part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Calls that the framework differentiates as one. What it gave back for an input is under `contribution_key`."""
+
+    kind: str
+    """function (with a backward of its own), checkpoint, claim, compiled, or call (one that is not known here)."""
+    name: str
+    place: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    intended: bool = False
+    """Its backward is meant to be another than the derivative of its forward."""
+    why: str = ""
+    """Why its inside is not known; empty where it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """One backward pass: from which value, with what seed (None: one), after how many calls."""
+    """One backward pass: from which values, with what seeds (None: one), after how many calls."""
 
     value: int
     seed: int | None
     after: int
+    passing: int = 0
+    """The number of the pass. A pass may begin at several values."""
+
+
+def gradient_key(value: int, passing: int = 0) -> str:
+    """The tensor that holds a value's gradient in one backward pass."""
+    return f"g{value}.{passing}" if passing else f"g{value}"
+
+
+def handed_key(value: int, passing: int = 0) -> str:
+    """The tensor that holds a value's gradient after the user's hooks, where these changed it."""
+    return f"h{value}.{passing}"
+
+
+def contribution_key(region: int, value: int, passing: int = 0) -> str:
+    """The tensor that holds what a region's backward gave to one of its inputs."""
+    return f"c{region}:{value}.{passing}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +115,14 @@ class Step:
     updates: list[Update]
     unseen: list[dict[str, Any]] = field(default_factory=list)
     """Values that something made which no call shows: {value, by, reads}."""
+    regions: list[Region] = field(default_factory=list)
+    altered: list[dict[str, Any]] = field(default_factory=list)
+    """Values whose numbers had changed, unseen, when the backward pass needed them: {value, call}."""
+
+    @property
+    def passes(self) -> int:
+        """How many backward passes there were."""
+        return 1 + max((backward.passing for backward in self.backwards), default=0)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -94,6 +143,11 @@ class Step:
                 backwards=[Backward(**found) for found in data["backwards"]],
                 updates=[Update(**found) for found in data["updates"]],
                 unseen=list(data["unseen"]),
+                regions=[
+                    Region(**{**found, "inputs": tuple(found["inputs"]), "outputs": tuple(found["outputs"])})
+                    for found in data["regions"]
+                ],
+                altered=list(data["altered"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{place}: not a recorded step: {type(error).__name__} {error}") from None
