@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from backproof.lowering.arithmetic import ARITHMETIC
 from backproof.lowering.lowering import Lowering, canonical
+from backproof.lowering.memory import MEMORY
 from backproof.lowering.networks import NETWORKS
 from backproof.lowering.structure import STRUCTURE
 
 LOWERINGS: dict[str, Lowering] = {
-    lowering.name: lowering for family in (ARITHMETIC, STRUCTURE, NETWORKS) for lowering in family
+    lowering.name: lowering for family in (ARITHMETIC, STRUCTURE, NETWORKS, MEMORY) for lowering in family
 }
 
 __all__ = ["LOWERINGS", "Lowering", "canonical"]

@@ -51,6 +51,7 @@ class Recorder:
             if self.optimizer is not None:
                 stack.callback(self.optimizer.register_step_pre_hook(_hook(observer.before_update)).remove)
                 stack.callback(self.optimizer.register_step_post_hook(_hook(observer.after_update)).remove)
+            stack.callback(observer.gradients.close)
             with observer:
                 yield observer
         folder = self.out / f"step{self.count:06d}"

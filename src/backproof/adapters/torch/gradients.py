@@ -1,0 +1,124 @@
+"""Gradients, as they arrive: of every value, in every backward pass, and what each function of the user's own gave back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from backproof.adapters.torch.values import Values
+from backproof.trace.step import contribution_key, gradient_key, handed_key
+
+
+class Gradients:
+    """What the backward passes of a step show."""
+
+    def __init__(self, values: Values, quiet: Callable[[], Any]) -> None:
+        self.values = values
+        self.quiet = quiet
+        self.passing = 0
+        """The number of the backward pass that runs, or comes next."""
+        self.makers: dict[tuple[Any, int], int] = {}
+        """What stands in the backward pass for a value: (node, which of its outputs) → number."""
+        self.used: Callable[[int], None] = lambda number: None
+        """Is told that the backward pass has reached what made a value."""
+        self._handles: list[Any] = []
+
+    def follow(self, tensor: torch.Tensor, number: int, *, made: bool) -> None:
+        """Ask to be shown the gradient, and remember what in the backward pass stands for this value."""
+        if not tensor.requires_grad or tensor.is_inference() or torch.is_inference_mode_enabled():
+            return
+        if tensor.grad_fn is not None:
+            if not made:
+                self.values.unseen.append(self._stranger(tensor, number))
+            self.makers[tensor.grad_fn, tensor.output_nr] = number
+        hooks: Any = getattr(tensor, "_backward_hooks", None)
+        others = isinstance(hooks, OrderedDict) and bool(hooks)
+        handle = tensor.register_hook(partial(self._arrived, number))  # type: ignore[no-untyped-call] # torch says no more
+        self._handles.append(handle)
+        if others:  # the user's hooks were there before: see it before they do, and after
+            hooks.move_to_end(handle.id, last=False)
+            self.handed(tensor, number)
+
+    def handed(self, tensor: torch.Tensor, number: int) -> None:
+        """The user has a hook on this tensor: see also what it hands on."""
+        self._handles.append(tensor.register_hook(partial(self._handed, number)))  # type: ignore[no-untyped-call]
+
+    def _arrived(self, number: int, gradient: torch.Tensor) -> None:
+        self.used(number)
+        self._add(gradient_key(number, self.passing), gradient)
+
+    def _handed(self, number: int, gradient: torch.Tensor) -> None:
+        key = handed_key(number, self.passing)
+        self._add(key, gradient)
+
+    def _add(self, key: str, gradient: torch.Tensor) -> None:
+        with self.quiet(), torch.no_grad():
+            if key in self.values.numbers:
+                self.values.numbers[key] = self.values.numbers[key] + gradient
+            else:
+                self.values.hold(key, gradient)
+
+    def watch(self, node: Any, region: int, inputs: Sequence[int | None]) -> Any:
+        """See what a node of the backward pass gives to each of its inputs."""
+
+        def given(found: Sequence[torch.Tensor | None], _: Any) -> None:
+            for number, gradient in zip(inputs, found, strict=False):
+                if number is not None and gradient is not None:
+                    self._add(contribution_key(region, number, self.passing), gradient)
+
+        handle = node.register_hook(given)
+        self._handles.append(handle)
+        return handle
+
+    def inputs_of(self, node: Any) -> list[int | None] | None:
+        """The values whose gradients a node makes; None if one of them is not known."""
+        found: list[int | None] = []
+        for after, place in node.next_functions:
+            number = self._number_at(after, place)
+            if after is not None and number is None:
+                return None
+            found.append(number)
+        return found
+
+    def _number_at(self, node: Any, place: int) -> int | None:
+        if node is None:
+            return None
+        variable = getattr(node, "variable", None)
+        return self.values.number(variable) if variable is not None else self.makers.get((node, place))
+
+    def _stranger(self, tensor: torch.Tensor, number: int) -> dict[str, Any]:
+        """A tensor that no recorded call has made: what made it read other values, whose gradients then have a part unknown."""
+        reads: set[int] = set()
+        todo = [(tensor.grad_fn, tensor.output_nr)]
+        seen = set(todo)
+        while todo:
+            node, place = todo.pop()
+            known = self._number_at(node, place)
+            if known is not None:
+                reads.add(known)
+            elif node is not None:
+                fresh = [entry for entry in node.next_functions if entry[0] is not None and entry not in seen]
+                seen.update(fresh)
+                todo.extend(fresh)
+        return {"value": number, "by": type(tensor.grad_fn).__name__, "reads": sorted(reads)}
+
+    def settle(self) -> None:
+        """Before a backward pass adds to gradients where they lie: what earlier passes left there is copied."""
+        for handle in self.values.alive():
+            if handle.is_leaf and handle.requires_grad and handle.grad is not None:
+                self.values.keep(handle.grad)
+
+    def close(self) -> None:
+        """Leave no hook behind, and forget what a hook of the user's left as it was."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self.makers.clear()
+        for key in [key for key in self.values.numbers if key[0] == "h"]:
+            before = self.values.numbers["g" + key[1:].removesuffix(".0")]
+            if torch.equal(before, self.values.numbers[key]):
+                del self.values.numbers[key]

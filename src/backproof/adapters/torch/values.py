@@ -1,0 +1,247 @@
+"""Tensors as values: a number for each tensor as it is at one moment, and what ties one moment to the next.
+
+Tensors are not copied: a reference stands for a value until its memory is about to change. A tensor may change without being named,
+because it shares memory with another; what it is afterwards is then said by a call that nobody made (`written_through`,
+`seen_through`), in the way in which the framework itself differentiates it: a view is read from its base, and to write into a view is
+to write into its base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from backproof.adapters.torch.encode import dtype_name
+from backproof.trace.step import Value
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A tensor, when it was last looked at."""
+
+    number: int
+    version: int
+    epoch: int
+    maker: Any
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What lies in one piece of memory: the keys that are not copied yet, and what was written since."""
+
+    keys: list[str] = field(default_factory=list)
+    epoch: int = 0
+    writes: list[tuple[int, int, torch.Tensor]] = field(default_factory=list)
+    """(when, the value that was written, the tensor through which)."""
+
+
+class Values:
+    """Every value of a step, and every tensor that has been seen."""
+
+    def __init__(self, model: torch.nn.Module, tie: Callable[[str, list[Any], int], None]) -> None:
+        self.names = {id(t): name for name, t in (*model.named_parameters(), *model.named_buffers())}
+        self.parameters = {id(t) for t in model.parameters()}
+        self.found: dict[int, Value] = {}
+        self.numbers: dict[str, torch.Tensor] = {}
+        self.unseen: list[dict[str, Any]] = []
+        self.follow: Callable[..., None] = lambda tensor, number, *, made: None
+        """Asks to be shown the gradient of a new value; says whether a recorded call has made it."""
+        self.inside = False
+        """Whether values are made where no gradient can be seen."""
+        self._tie = tie
+        self._seen: dict[int, _Seen] = {}
+        self._alive: list[torch.Tensor] = []
+        self._memories: dict[int, _Memory] = {}
+
+    # ── numbers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """The number of a tensor as it is now."""
+        seen = self._seen.get(id(tensor))
+        if seen is None:
+            return self._first(tensor)
+        if seen.version != _version(tensor) or seen.epoch != self._memory(tensor).epoch:
+            return self._changed(tensor, seen)
+        if tensor.grad_fn is not seen.maker:  # it got its place in the backward pass after it was computed
+            seen.maker = tensor.grad_fn
+            self.follow(tensor, seen.number, made=False)
+        return seen.number
+
+    def known(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has been seen before."""
+        return id(tensor) in self._seen
+
+    def made(self, tensor: torch.Tensor, origin: str = "call") -> int:
+        """A number for what a call has just made."""
+        number = self._new(tensor, origin)
+        self._take(tensor, number)
+        self.follow(tensor, number, made=True)
+        return number
+
+    def alive(self) -> list[torch.Tensor]:
+        """Every tensor that was seen, as long as the step lasts."""
+        return self._alive
+
+    def adopt(self, tensor: torch.Tensor, number: int) -> None:
+        """A tensor that is a value already."""
+        self._take(tensor, number)
+        self.follow(tensor, number, made=True)
+
+    def hidden(self, tensor: torch.Tensor, origin: str = "call", *, stored: bool = True) -> int:
+        """A number for what no tensor of the user's stands for; its gradient is derived, and its numbers too if they are not stored."""
+        number = self._new(tensor, origin, stored=stored)
+        if tensor.is_floating_point():
+            self.found[number] = replace(self.found[number], inner=True)
+        return number
+
+    def change(self, number: int, **fields: Any) -> None:
+        """Say more of a value."""
+        self.found[number] = replace(self.found[number], **fields)
+
+    def _new(self, tensor: torch.Tensor, origin: str, *, stored: bool = True) -> int:
+        number = len(self.found)
+        inner = self.inside and origin == "call" and tensor.is_floating_point()
+        name = self.names.get(id(tensor), "")
+        self.found[number] = Value(number, dtype_name(tensor.dtype), tuple(tensor.shape), name, origin, inner)
+        if stored:
+            self.hold(f"v{number}", tensor)
+        return number
+
+    def hold(self, key: str, tensor: torch.Tensor) -> None:
+        """Hold on to a tensor's numbers, without a copy as long as they do not change."""
+        self.numbers[key] = tensor.detach()
+        self._memory(tensor).keys.append(key)
+
+    def _take(self, tensor: torch.Tensor, number: int) -> None:
+        if id(tensor) not in self._seen:
+            self._alive.append(tensor)  # an id is only ever one tensor's while that lives
+        self._seen[id(tensor)] = _Seen(number, _version(tensor), self._memory(tensor).epoch, tensor.grad_fn)
+
+    def _first(self, tensor: torch.Tensor) -> int:
+        """A tensor that no call has made: it was there before the step, or something unseen made it."""
+        base = tensor._base if tensor._is_view() else None  # noqa: SLF001 # the framework's own word for what a view looks at
+        if base is not None and self.known(base) and _same_kind(base, tensor):
+            number = self._tied("seen_through", [self.number(base), _lay(base), _lay(tensor)], tensor)
+            self._take(tensor, number)
+            return number
+        known = id(tensor) in self.names
+        kind = "buffer" if known and id(tensor) not in self.parameters else "parameter" if known else "input"
+        number = self._new(tensor, kind if tensor.grad_fn is None else "unseen")
+        self._take(tensor, number)
+        self.follow(tensor, number, made=False)
+        return number
+
+    # ── changes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        """Copy what is about to be changed in place: every value that lies in the same memory."""
+        memory = self._memory(tensor)
+        for key in memory.keys:
+            if key in self.numbers:
+                self.numbers[key] = self.numbers[key].clone()
+        memory.keys.clear()
+
+    def written(self, tensor: torch.Tensor, base: tuple[torch.Tensor, int] | None) -> int:
+        """The value that a call has just written into a tensor, and what its base is then."""
+        memory = self._memory(tensor)
+        memory.epoch += 1
+        if base is None:
+            before = self._seen.get(id(tensor))
+            number = self._new(tensor, "call")
+            if before is not None and before.maker is tensor.grad_fn and tensor.requires_grad:
+                self._share(number, before.number)
+            self._take(tensor, number)
+            self.follow(tensor, number, made=True)
+        else:
+            number = self.hidden(tensor)
+            whole, old = base
+            after = self._tied("written_through", [old, number, _lay(whole), _lay(tensor)], whole)
+            self._take(whole, after)
+        memory.writes.append((memory.epoch, number, tensor))
+        return number
+
+    def replaced(self, tensor: torch.Tensor) -> int:
+        """The value of a tensor whose numbers a call has just changed, though the framework does not count that as a change."""
+        self._memory(tensor).epoch += 1
+        number = self._new(tensor, "call")
+        before = self._seen.get(id(tensor))
+        if before is not None and tensor.requires_grad:
+            self._share(number, before.number)
+        self._take(tensor, number)
+        return number
+
+    def _changed(self, tensor: torch.Tensor, seen: _Seen) -> int:
+        base = tensor._base if tensor._is_view() else None  # noqa: SLF001
+        memory = self._memory(tensor)
+        if base is not None and _same_kind(base, tensor) and _one_memory(base, tensor):
+            number = self._tied("seen_through", [self.number(base), _lay(base), _lay(tensor)], tensor)
+            self._take(tensor, number)
+            return number
+        number = seen.number
+        writes = [(by, at) for when, by, at in memory.writes if when > seen.epoch]
+        for by, through in writes:
+            if not _same_kind(through, tensor):
+                return self._unexplained(tensor, seen, "a write of another format into its memory")
+            old, number = number, self._new(tensor, "call")
+            if tensor.requires_grad:
+                self._share(number, old)
+            self._tie("written_through", [old, by, _lay(tensor), _lay(through)], number)
+        if not writes:
+            return self._unexplained(tensor, seen, "a change in place that no call shows")
+        self._take(tensor, number)
+        return number
+
+    def _unexplained(self, tensor: torch.Tensor, seen: _Seen, by: str) -> int:
+        number = self._new(tensor, "unseen")
+        self.unseen.append({"value": number, "by": by, "reads": []})
+        if tensor.requires_grad and tensor.grad_fn is seen.maker:
+            self._share(number, seen.number)
+        self._take(tensor, number)
+        return number
+
+    def _tied(self, op: str, args: list[Any], tensor: torch.Tensor) -> int:
+        """A new value of a tensor that follows from others by how they lie in memory."""
+        number = self._new(tensor, "call")
+        self._tie(op, args, number)
+        self.follow(tensor, number, made=True)
+        return number
+
+    def _share(self, number: int, old: int) -> None:
+        """Autograd was not told of a change: one gradient is that of both."""
+        first = self.found[old].shares
+        self.change(number, shares=old if first is None else first, inner=False)
+
+    def _memory(self, tensor: torch.Tensor) -> _Memory:
+        place = storage_of(tensor)
+        found = self._memories.get(place)
+        if found is None:
+            found = self._memories[place] = _Memory()
+        return found
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Where a tensor's memory begins."""
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (RuntimeError, NotImplementedError):  # sparse and abstract tensors have no memory of their own
+        return id(tensor)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 # how often it was changed; there is no other way to ask
+
+
+def _same_kind(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.dtype == b.dtype
+
+
+def _one_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return storage_of(a) == storage_of(b)
+
+
+def _lay(tensor: torch.Tensor) -> dict[str, Any]:
+    """How a tensor lies in its memory, in elements."""
+    return {"lies": {"shape": list(tensor.shape), "strides": list(tensor.stride()), "offset": tensor.storage_offset()}}
