@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backproof.engine.bounded import Bound
 from backproof.numerics import FORMATS, Format, gamma, likely
+from backproof.verify.origin import Origin
+
+PHASES = {
+    "forward": "fwd",
+    "gradient": "agrad",
+    "update": "w_after",
+    "state": "opt_after",
+    "chain": "w_before",
+}
+BLOCK = 1 << 15  # elements that are judged at a time: what stays in the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an equation was judged by, for who looks for its cause."""
+
+    claimed: Any
+    derived: Bound
+    origins: tuple[Origin, ...] = ()
+    format: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +37,12 @@ class Result:
     """One equation, judged."""
 
     equation: str
-    """forward, gradient or seed."""
+    """forward, gradient, update, state, chain, or another of what a step is made of."""
     place: str
     probe: str
+    """The recorded tensor: a value's number, or what of a parameter."""
     verdict: str
-    """holds, noise or broken."""
+    """holds, noise, flip or broken."""
     ratio: float
     """The largest |claimed − derived| over the certain bound."""
     likely: float
@@ -32,7 +53,22 @@ class Result:
     derived: float
     bound: float
     at: tuple[int, ...] = ()
+    slope_bound: float = 0.0
+    """What rounding may make of the slope; 0 where that was not asked."""
+    flips: int = 0
+    """Elements that an honest decision the other way explains."""
     because: str = ""
+    parameter: str = ""
+    cause: str = ""
+    """The mistake that explains it, where one is known."""
+    cascades_from: int | None = None
+    """The place, among the findings of the step, of the one that explains this one."""
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def phase(self) -> str:
+        """What of its place is spoken of, in the words of traces."""
+        return "grad_raw" if self.equation == "gradient" and self.parameter else PHASES.get(self.equation, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +79,33 @@ class NotChecked:
     why: str
 
 
+class Judgement(NamedTuple):
+    """What the numbers say; the fields of a result after its name."""
+
+    verdict: str
+    ratio: float
+    likely: float
+    slope: float
+    claimed: float
+    derived: float
+    bound: float
+    at: tuple[int, ...]
+    slope_bound: float = 0.0
+    flips: int = 0
+
+
 class Total:
     """A sum of contributions in an order that is not known: any order is allowed for."""
 
     def __init__(self) -> None:
         self.parts: list[Bound] = []
+        self.origins: list[Origin] = []
 
-    def add(self, part: Bound) -> None:
+    def add(self, part: Bound, origin: Origin | None = None) -> None:
         """One more contribution."""
         self.parts.append(part)
+        if origin is not None:
+            self.origins.append(origin)
 
     def bound(self, storage: Format) -> Bound:
         """The sum, with the errors of its terms and γₙ₋₁ of their magnitudes."""
@@ -70,33 +124,67 @@ class Total:
         return Bound(value, error("certain", float(gamma(n, unit))), error("likely", float(likely(n, unit))))
 
 
-def judged(claimed: Any, derived: Bound) -> tuple[Any, ...]:
-    """(verdict, ratio to the certain bound, to the likely one, slope, claimed, derived and bound at the worst place, the place)."""
+def judged(claimed: Any, derived: Bound) -> Judgement:
+    """What the largest errors, and the slope, say of a claim of reals."""
     y = derived.value
-    certain = np.zeros(y.shape) if derived.certain is None else derived.certain
-    near = np.zeros(y.shape) if derived.likely is None else derived.likely
+    shape = y.shape
+    claims, values, certain, near = (_flat(a, shape) for a in (claimed, y, derived.certain, derived.likely))
+    worst = likely = norm = lean = 0.0
+    at = 0
     with np.errstate(all="ignore"):
-        gap = np.where((claimed == y) | (np.isnan(claimed) & np.isnan(y)), 0.0, np.abs(claimed - y))
-        gap = np.where(np.isnan(gap), np.inf, gap)
-        ratio = np.where(gap == 0, 0.0, gap / certain)
-        ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        likely = float(np.max(np.where(gap == 0, 0.0, gap / near), initial=0.0))
-        norm = float(np.sum(y * y))
-        slope = float(np.sum(claimed * y)) / norm - 1 if norm > 0 and np.isfinite(norm) else 0.0
-    worst = float(np.max(ratio, initial=0.0))
-    at = np.unravel_index(int(np.argmax(ratio)), ratio.shape) if ratio.size else ()
-    place = tuple(int(i) for i in at)
-    numbers = (float(claimed[place]), float(y[place]), float(certain[place])) if y.size else (0.0, 0.0, 0.0)
+        for begin in range(0, values.size, BLOCK):
+            part = slice(begin, begin + BLOCK)
+            v = values[part]
+            off = claims[part].astype(np.float64) - v
+            gap = np.abs(off)
+            if not np.isfinite(gap).all():  # infinities that agree are no difference, and nothing else is alike
+                gap = _apart(claims[part], v, gap)
+                off = np.where(np.isfinite(off), off, 0.0)
+                v = np.where(np.isfinite(v), v, 0.0)
+            found, where = _largest(gap, certain, part)
+            if found > worst or begin == 0:
+                worst, at = found, begin + where
+            likely = max(likely, _largest(gap, near, part)[0])
+            norm += float(np.dot(v, v))
+            lean += float(np.dot(off, v))
+    place = tuple(int(i) for i in np.unravel_index(at, shape)) if values.size else ()
+    numbers = (float(claims[at]), float(values[at]), float(certain[at]) if certain is not None else 0.0)
     verdict = "broken" if worst > 1 else "noise" if likely > 1 else "holds"
-    return verdict, worst, likely, slope, *numbers, place
+    slope = lean / norm if norm > 0 and np.isfinite(norm) else 0.0
+    return Judgement(verdict, worst, likely, slope, *(numbers if values.size else (0.0, 0.0, 0.0)), place)
 
 
-def compared(claimed: Any, derived: Bound, dtype: str) -> tuple[Any, ...]:
+def _flat(a: Any, shape: tuple[int, ...]) -> Any:
+    return None if a is None else np.broadcast_to(a, shape).reshape(-1)
+
+
+def _apart(claims: Any, values: Any, gap: Any) -> Any:
+    same = (claims == values) | (np.isnan(claims) & np.isnan(values))
+    return np.where(same, 0.0, np.where(np.isfinite(gap), gap, np.inf))
+
+
+def _largest(gap: Any, bound: Any, part: slice) -> tuple[float, int]:
+    """The largest gap over its bound, and where. No gap is within any bound, and any other exceeds a bound of 0."""
+    if bound is None:
+        place = int(np.argmax(gap))
+        return (np.inf if gap[place] > 0 else 0.0), place
+    ratio = gap / bound[part]
+    np.nan_to_num(ratio, copy=False, nan=np.inf, posinf=np.inf)
+    ratio[gap == 0] = 0.0
+    place = int(np.argmax(ratio))
+    return float(ratio[place]), place
+
+
+def compared(claimed: Any, derived: Bound, dtype: str) -> Judgement:
     """The same for any format; whole numbers are derived with reals, which hold them up to 2⁵³."""
     if dtype in FORMATS:
-        return judged(claimed.astype(np.float64), derived)
-    wrong = np.asarray((claimed != derived.value) & (np.abs(claimed.astype(np.float64)) < 2.0**53))
-    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else (0,) * wrong.ndim
+        return judged(claimed, derived)
+    differs = np.asarray((claimed != derived.value) & (np.abs(claimed.astype(np.float64)) < 2.0**53))
+    doubt = np.zeros(differs.shape, dtype=np.bool_) if derived.certain is None else np.asarray(derived.certain) > 0
+    flips, wrong = int(np.count_nonzero(differs & doubt)), differs & ~doubt
+    said = wrong if wrong.any() else differs
+    at = tuple(int(i) for i in np.argwhere(said)[0]) if said.any() else (0,) * wrong.ndim
     numbers = (float(claimed[at]), float(derived.value[at]), 0.0) if claimed.size else (0.0, 0.0, 0.0)
     ratio = float("inf") if wrong.any() else 0.0
-    return "broken" if wrong.any() else "holds", ratio, 0.0, 0.0, *numbers, at
+    verdict = "broken" if wrong.any() else "flip" if flips else "holds"
+    return Judgement(verdict, ratio, 0.0, 0.0, *numbers, at, 0.0, flips)

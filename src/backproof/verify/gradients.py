@@ -30,4 +30,5 @@ def check_gradient(subject: Subject, value: Value) -> None:
         return
     total = subject.totals.pop(value.id, None)
     derived = Bound(np.zeros(value.shape)) if total is None else total.bound(domain(value.dtype).storage)
-    subject.compare("gradient", place, value.id, key, derived)
+    origins = tuple(total.origins) if total is not None and len(total.origins) == len(total.parts) else ()
+    subject.compare("gradient", place, value.id, key, derived, origins)
