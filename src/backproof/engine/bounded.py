@@ -53,7 +53,9 @@ class Bound:
 class Bounded(Domain):
     """float64 values with bounds for a computing format and a format in which sums are accumulated."""
 
-    def __init__(self, computing: str = "float32", accumulation: str | None = None) -> None:
+    def __init__(self, computing: str = "float32", accumulation: str | None = None, *, doubting: bool = True) -> None:
+        """Without doubting, decisions are taken to have been made as they are here."""
+        self.doubting, self.doubts, self.margin = doubting, 0, 0.0
         self.computing = format_named(computing)
         self.accumulation = format_named(accumulation or ("float32" if computing == "tf32" else computing))
         # tf32 is a format of operands alone: what a product gives is stored in float32.
@@ -198,8 +200,11 @@ class Bounded(Domain):
         if all(given.certain is None for given in x):
             return Bound(y)
         certain = doubt_of(primitive.name, values, [given.certain for given in x], y, params)
-        if certain is None or not certain.any():  # what is decided the same everywhere is as exact as what was given
-            return Bound(y)
+        if certain is None or not certain.any() or not self.doubting:
+            return Bound(y)  # what is decided the same everywhere is as exact as what was given
+        self.doubts += int(np.count_nonzero(certain))
+        if len(values) == 2 and values[0].dtype.kind == "f":
+            self.margin = max(self.margin, float(np.max(abs(values[0] - values[1])[certain])))
         return Bound(y, certain, doubt_of(primitive.name, values, [given.likely for given in x], y, params))
 
     # ── primitives with an analysis of their own ────────────────────────────────────────────────────────────────────

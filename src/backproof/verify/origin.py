@@ -25,6 +25,8 @@ class Origin:
     leaf: int | None = None
     seeds: Mapping[int, Callable[[], Numbers]] = field(default_factory=dict, repr=False)
     """The recorded gradients of the region's outputs, by value of the graph."""
+    doubtful: bool = False
+    """Whether a decision in it may honestly have been taken otherwise."""
     call: Call | None = None
     reads: tuple[int, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 
 from backproof.engine.bounded import Bound, Bounded
 from backproof.numerics import FORMATS
-from backproof.trace.step import Recorded, Value
+from backproof.trace.step import Call, Recorded, Value, gradient_key, handed_key
+from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Evidence, Judgement, NotChecked, Result, Total, compared
 from backproof.verify.origin import Origin
 from backproof.verify.outcome import StepVerdict
-from backproof.verify.slope import SMALLEST, slope_bound
 
 MOST_KEPT = 16
 
@@ -24,10 +25,18 @@ class Subject:
     def __init__(self, recorded: Recorded) -> None:
         self.step, self.tensors = recorded.step, recorded.tensors
         self.verdict = StepVerdict(self.step.index)
-        self.totals: dict[int, Total] = {}
-        """Each value's gradient so far: the contributions of the calls that read it."""
+        self.totals: dict[tuple[int, int], Total] = {}
+        """Each value's gradient so far, by backward pass: the contributions of the calls that read it."""
+        self.parts: dict[tuple[int, int, int], Total] = {}
+        """The same for an input of a region that has a backward of its own: (region, value, pass)."""
+        self.derived: dict[int, Bound] = {}
+        """Values that were not recorded."""
+        self.deferred: list[Call] = []
+        """Calls that wait for a gradient which is derived."""
         self.open: dict[int, str] = {}
         """Values with a reader whose contribution is unknown, and which."""
+        self.open_regions: dict[int, str] = {}
+        """Regions with something inside that is not lowered, and what."""
         self.kept = 0
         """Broken equations whose numbers are kept."""
 
@@ -39,37 +48,86 @@ class Subject:
         """What was recorded of a value."""
         return self.step.values[number]
 
-    def contribute(self, value: int, part: Bound, origin: Origin | None = None) -> None:
-        """One more contribution to a value's gradient, and where it comes from."""
-        self.totals.setdefault(value, Total()).add(part, origin)
+    def stored(self, number: int) -> bool:
+        """Whether a value was recorded."""
+        return f"v{number}" in self.tensors
 
-    def leave_open(self, values: list[int], place: str, why: str) -> None:
+    def bearer(self, number: int) -> int:
+        """The value that has this value's gradient."""
+        shares = self.value(number).shares
+        return number if shares is None else shares
+
+    def gradient(self, number: int, passing: int) -> Any:
+        """What came back to a value in a pass: as recorded (after the user's hooks), or derived, or None if nothing did."""
+        number = self.bearer(number)
+        for key in (handed_key(number, passing), gradient_key(number, passing)):
+            if key in self.tensors:
+                return self.array(key)
+        total = self.totals.get((number, passing))
+        return total.bound(domain(self.value(number).dtype).storage) if total and self.value(number).inner else None
+
+    def reached(self, number: int, passing: int) -> bool:
+        """Whether a pass came to a value."""
+        return gradient_key(self.bearer(number), passing) in self.tensors
+
+    def wants(self, number: int, passing: int) -> bool:
+        """Whether a value has a gradient in a pass, seen or not."""
+        return self.value(number).inner or self.reached(number, passing)
+
+    def contribute(
+        self, value: int, part: Bound, origin: Origin | None = None, passing: int = 0, region: int | None = None
+    ) -> None:
+        """One more contribution to a value's gradient, and where it comes from."""
+        bearer = self.bearer(value)
+        owner = None if region is None else self.step.regions[region]
+        if owner is None or value not in owner.inputs:
+            if owner is None or owner.kind != "function" or self.value(value).inner:
+                self.totals.setdefault((bearer, passing), Total()).add(part, origin)
+            return  # what a function reads besides its inputs is a constant to it
+        assert region is not None  # it has an owner
+        self.parts.setdefault((region, value, passing), Total()).add(part, origin)
+
+    def leave(self, call: Call, reads: Sequence[int], place: str) -> None:
+        """The gradients of what a call reads are not known, because of a place that no equation speaks of."""
+        owner = None if call.region is None else self.step.regions[call.region]
+        if call.region is not None:
+            self.open_regions.setdefault(call.region, place)
+        for value in reads:
+            if owner is None or value not in owner.inputs:
+                self.open[self.bearer(value)] = place
+
+    def leave_unknown(self, call: Call, reads: Sequence[int], why: str) -> None:
+        """A call that no equation speaks of."""
+        place = label(call)
+        self.verdict.add(NotChecked(place, why))
+        self.leave(call, reads, place)
+
+    def leave_open(self, values: Sequence[int], place: str, why: str) -> None:
         """A place that no equation speaks of: the gradients of what it reads are then not known either."""
         self.verdict.add(NotChecked(place, why))
         for value in values:
-            self.open[value] = place
+            self.open[self.bearer(value)] = place
 
     def compare(
-        self, equation: str, place: str, value: int, key: str, derived: Bound, origins: tuple[Origin, ...] = ()
+        self,
+        equation: str,
+        place: str,
+        value: int,
+        key: str,
+        derived: Bound,
+        origins: tuple[Origin, ...] = (),
+        *,
+        claimed: Any = None,
+        because: str = "",
     ) -> None:
         """What was recorded under a key, against what was derived for it; with where that comes from, to look closer."""
         dtype, name = self.value(value).dtype, self.value(value).name
         if dtype in FORMATS and FORMATS[dtype].precision < domain(computes_in(dtype)).storage.precision:
             derived = domain("float32").cast(derived, to=dtype)
         claimed = self.array(key)
-        found = compared(claimed, derived, dtype)
-        because = ""
-        if (
-            found.verdict in ("holds", "noise")
-            and dtype in FORMATS
-            and abs(found.slope) > SMALLEST * FORMATS[dtype].unit
-        ):
-            found = found._replace(slope_bound=slope_bound(claimed, derived.value, origins, dtype, computes_in(dtype)))
-            if abs(found.slope) > found.slope_bound:
-                found, because = (
-                    found._replace(verdict="broken"),
-                    "a systematic error, within the bounds of its elements",
-                )
+        found, because = compared(claimed, derived, dtype), ""
+        if dtype in FORMATS and found.verdict != "broken":
+            found, because = looked_closer(found, claimed, derived, origins, dtype, computes_in(dtype))
         evidence = Evidence(claimed, derived, origins, dtype) if self._keeps(found) else None
         self.verdict.add(
             Result(equation, place, f"{value}", *found, because=because, parameter=name, evidence=evidence)
