@@ -12,7 +12,7 @@ $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable '.[exact,torch,jax,keras,cluster,sign,onnx,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[exact,torch,jax,keras,cluster,sign,onnx,report,dev]'
 	@touch $@
 
 system:

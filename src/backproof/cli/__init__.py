@@ -17,6 +17,7 @@ COMMANDS = (
     Command("import", "make receipts of what a framework recorded", "backproof.cli.import_"),
     Command("prove", "have the proof kernel recompute a graph's gradients", "backproof.cli.prove"),
     Command("reconcile", "judge one receipt by the rules alone", "backproof.cli.reconcile"),
+    Command("report", "draw what was found as one HTML page that works offline", "backproof.cli.report"),
     Command("rules", "list the rules of receipts", "backproof.cli.rules"),
     Command("scaffold", "print a built-in topology input to start from", "backproof.cli.scaffold"),
     Command("schema", "print the JSON Schema of a format", "backproof.cli.schema"),

@@ -1,0 +1,1 @@
+"""The HTML page: sections of what was found, drawn in one file that works offline."""
