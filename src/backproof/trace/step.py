@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backproof.errors import InputError
+from backproof.trace.handling import Moment, Scheduled, moment_from, scheduled_from
 from backproof.trace.safetensors import Tensors
 
 FORMAT = "backproof.step.v1"
@@ -26,7 +27,8 @@ class Value:
     name: str = ""
     """A parameter's or buffer's name; empty for what was computed."""
     origin: str = ""
-    """parameter, buffer, input (there before the step), source (made from nothing), call, or unseen (nothing tells what made it)."""
+    """parameter, buffer, input (there before the step), source (made from nothing), call, gradient (of a parameter, as moments leave it),
+    or unseen (nothing tells what made it)."""
     inner: bool = False
     """Its gradient cannot be seen from outside, and is derived from those of the values that were made from it."""
     shares: int | None = None
@@ -95,12 +97,22 @@ def contribution_key(region: int, value: int, passing: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One optimizer's step: its configuration, and each parameter's place in it. Numbers are under `p:<when>:<what>:<name>`."""
+    """One optimizer's step: its configuration, and each parameter's place in it. Numbers are under `u<k>:<when>:<what>:<name>`."""
 
     optimizer: str
     groups: list[dict[str, Any]]
     state: dict[str, list[str]]
     """parameter → the names of its state tensors."""
+    grads: dict[str, int | None] = field(default_factory=dict)
+    """parameter → the value that its gradient was."""
+    which: int = 0
+    """Which of the run's optimizers."""
+    before: int = 0
+    """How many updates it had made before this one, since recording began."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """What a loss scaler told it: grad_scale, found_inf."""
+    claimed: str = ""
+    """The class whose rule it is claimed to follow, where that is not its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,12 @@ class Step:
     regions: list[Region] = field(default_factory=list)
     altered: list[dict[str, Any]] = field(default_factory=list)
     """Values whose numbers had changed, unseen, when the backward pass needed them: {value, call}."""
+    moments: list[Moment] = field(default_factory=list)
+    """What became of gradients, in order."""
+    scheduled: list[Scheduled] = field(default_factory=list)
+    """Every step that a scheduler made since the step recorded before this one."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What practices look at: see `adapters.torch.facts`."""
 
     @property
     def passes(self) -> int:
@@ -148,6 +166,9 @@ class Step:
                     for found in data["regions"]
                 ],
                 altered=list(data["altered"]),
+                moments=[moment_from(found) for found in data["moments"]],
+                scheduled=[scheduled_from(found) for found in data["scheduled"]],
+                facts=dict(data["facts"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{place}: not a recorded step: {type(error).__name__} {error}") from None

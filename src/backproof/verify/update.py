@@ -46,7 +46,8 @@ def _parameter(
         return tensors[f"u{number}:{when}:{what}:{name}"]
 
     old, new = recorded("before", "parameter"), recorded("after", "parameter")
-    if f"u{number}:before:gradient:{name}" not in tensors:
+    gradient = update.grads.get(name)
+    if gradient is None:
         if np.array_equal(old, new):
             yield NotChecked(f"update of {name}", "it had no gradient, and did not change")
         else:
@@ -75,7 +76,7 @@ def _parameter(
     computing = named.computes(storage)
     found = derive(
         optimizer,
-        recorded("before", "gradient").astype(np.float64),
+        tensors[f"v{gradient}"].astype(np.float64),
         old.astype(np.float64),
         {key: np.asarray(value, dtype=np.float64) for key, value in state.items() if key in fields},
         hyper,

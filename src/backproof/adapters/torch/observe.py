@@ -16,9 +16,11 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
 from backproof.adapters.torch.gradients import Gradients
+from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.updates import Updates
 from backproof.adapters.torch.values import Values
 from backproof.lowering import LOWERINGS, canonical
+from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
 
 VIEWS_BY_GETTER = {"T", "mT", "H", "mH", "real"}
@@ -43,12 +45,15 @@ class Observer(TorchFunctionMode):
         self.index = index
         self.values = Values(model, self._tie)
         self.gradients = Gradients(self.values, self.quiet)
-        self.updates = Updates(self.values)
-        self.values.follow = self.gradients.follow
         self.calls: list[Call] = []
+        self.handling = Handling(self, ((self.values.names[id(p)], p) for p in model.parameters()))
+        self.updates = Updates(self.values, self.handling)
+        self.values.follow = self.gradients.follow
         self.backwards: list[Backward] = []
         self.regions: list[Region] = []
         self.altered: list[dict[str, Any]] = []
+        self.scheduled: list[Scheduled] = []
+        self.facts: dict[str, Any] = {}
         self.place: list[str] = []
         self.region: int | None = None
         """The region that calls belong to now."""
@@ -84,8 +89,14 @@ class Observer(TorchFunctionMode):
         name = _name(func)
         if self._paused or name is None:
             return func(*args, **kwargs)
+        if self.handling.takes(func, name, args):
+            with self.quiet():
+                return self.handling.run(func, args, kwargs)
         kind, op = _kind_of(name)
-        return getattr(self, f"_{kind}")(func, op, args, kwargs)
+        first = len(self.calls)
+        result = getattr(self, f"_{kind}")(func, op, args, kwargs)
+        self.handling.edited(name, args, first)
+        return result
 
     def _plain(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """It only looks at a tensor, or makes one from nothing."""
@@ -224,17 +235,18 @@ class Observer(TorchFunctionMode):
                 seed = self.values.number(seeds[i]) if i < len(seeds) else None
                 self.backwards.append(Backward(self.values.number(root), seed, len(self.calls), self.gradients.passing))
             self.gradients.settle()
-            try:
-                return func(*args, **kwargs)
-            finally:
-                self.gradients.passing += 1
+            with self.handling.backward(self.gradients.passing):
+                try:
+                    return func(*args, **kwargs)
+                finally:
+                    self.gradients.passing += 1
 
     # ── updates ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_update(self, optimizer: torch.optim.Optimizer, which: int = 0) -> None:
         """Parameters, gradients and state, as the optimizer finds them."""
         with self.quiet():
-            self.updates.before(optimizer)
+            self.updates.before(optimizer, which)
         self._paused += 1  # an optimizer's own arithmetic is judged by what it changes
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
@@ -257,6 +269,9 @@ class Observer(TorchFunctionMode):
             self.values.unseen,
             self.regions,
             self.altered,
+            self.handling.moments,
+            self.scheduled,
+            self.facts,
         )
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from backproof.adapters.torch.encode import encode
+from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.values import Values
 from backproof.trace.step import Update
 
@@ -14,28 +15,51 @@ from backproof.trace.step import Update
 class Updates:
     """The optimizer steps of one step."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, handling: Handling) -> None:
         self.values = values
+        self.handling = handling
         self.found: list[Update] = []
+        self.counts: dict[int, int] = {}
+        """How many updates each optimizer had made before this step."""
+        self.claimed: dict[int, str] = {}
+        """The class that an optimizer is claimed to be."""
+        self._which = 0
 
-    def before(self, optimizer: torch.optim.Optimizer) -> None:
+    def before(self, optimizer: torch.optim.Optimizer, which: int = 0) -> None:
         """Parameters, gradients and state, as the optimizer finds them."""
-        for parameter in _parameters(optimizer):
+        self.handling.settle(closely=True)
+        self.handling.add("update", "", {}, update=len(self.found))
+        self._which = which
+        for parameter in parameters_of(optimizer):
             self.values.keep(parameter)
         self._snapshot(optimizer, "before")
 
     def after(self, optimizer: torch.optim.Optimizer) -> None:
         """Parameters and state, as the optimizer leaves them; and its configuration."""
+        names = {id(p): self._name(p, i) for i, p in enumerate(parameters_of(optimizer))}
+        grads = {name: self.handling.value_of(name) for name in names.values()}
         state = self._snapshot(optimizer, "after")
         groups = [
             {
-                **{key: encode(item, self.values.number) for key, item in group.items() if key != "params"},
-                "params": [self._name(p, i) for i, p in enumerate(group["params"])],
+                **{key: self._said(item) for key, item in group.items() if key != "params"},
+                "params": [names[id(p)] for p in group["params"]],
             }
             for group in optimizer.param_groups
         ]
-        kind = type(optimizer)
-        self.found.append(Update(f"{kind.__module__}.{kind.__qualname__}", groups, state))
+        before = self.counts.get(self._which, 0) + sum(update.which == self._which for update in self.found)
+        claimed = self.claimed.get(self._which, "")
+        given = _told(optimizer)
+        self.found.append(Update(class_of(optimizer), groups, state, grads, self._which, before, given, claimed))
+        self.values.renewed.update(names)
+        found = self.handling.look()
+        if found:
+            self.handling.add("step", "", found, update=len(self.found) - 1)
+
+    def _said(self, item: Any) -> Any:
+        """A number of a group; one that is kept as a tensor is that number."""
+        if isinstance(item, torch.Tensor) and item.numel() == 1:
+            return encode(item.item(), self.values.number)
+        return encode(item, self.values.number)
 
     def _name(self, parameter: torch.Tensor, place: int) -> str:
         return self.values.names.get(id(parameter), f"unnamed.{place}")
@@ -43,11 +67,9 @@ class Updates:
     def _snapshot(self, optimizer: torch.optim.Optimizer, when: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         numbers, update = self.values.numbers, len(self.found)
-        for i, parameter in enumerate(_parameters(optimizer)):
+        for i, parameter in enumerate(parameters_of(optimizer)):
             name = self._name(parameter, i)
             numbers[f"u{update}:{when}:parameter:{name}"] = parameter.detach().clone()
-            if when == "before" and parameter.grad is not None:
-                numbers[f"u{update}:{when}:gradient:{name}"] = parameter.grad.detach().clone()
             for key, item in optimizer.state.get(parameter, {}).items():
                 if isinstance(item, (torch.Tensor, int, float)) and not isinstance(item, bool):
                     numbers[f"u{update}:{when}:{key}:{name}"] = _tensor(item)
@@ -55,9 +77,22 @@ class Updates:
         return found
 
 
+def class_of(optimizer: torch.optim.Optimizer) -> str:
+    """Module and class."""
+    kind = type(optimizer)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Every parameter that an optimizer has, in its order."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _told(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """What a loss scaler has told a fused optimizer, which unscales by itself."""
+    found = {name: getattr(optimizer, name, None) for name in ("grad_scale", "found_inf")}
+    return {name: float(item) for name, item in found.items() if isinstance(item, torch.Tensor)}
+
+
 def _tensor(item: Any) -> torch.Tensor:
     return item.detach().clone() if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -51,6 +51,8 @@ class Values:
         """Asks to be shown the gradient of a new value; says whether a recorded call has made it."""
         self.inside = False
         """Whether values are made where no gradient can be seen."""
+        self.renewed: set[int] = set()
+        """Tensors that an optimizer has changed since they were last looked at."""
         self._tie = tie
         self._seen: dict[int, _Seen] = {}
         self._alive: list[torch.Tensor] = []
@@ -63,7 +65,7 @@ class Values:
         seen = self._seen.get(id(tensor))
         if seen is None:
             return self._first(tensor)
-        if seen.version != _version(tensor) or seen.epoch != self._memory(tensor).epoch:
+        if not self._is(tensor, seen):
             return self._changed(tensor, seen)
         if tensor.grad_fn is not seen.maker:  # it got its place in the backward pass after it was computed
             seen.maker = tensor.grad_fn
@@ -96,6 +98,32 @@ class Values:
         if tensor.is_floating_point():
             self.found[number] = replace(self.found[number], inner=True)
         return number
+
+    def secure(self, tensor: torch.Tensor, *, fresh: bool = False) -> int:
+        """The number of a parameter's gradient, with a copy of its own: nothing unseen can change what is kept.
+
+        What changes it without a call is told by moments; `fresh` says that it has changed, though nothing shows it.
+        """
+        memory, seen = self._memory(tensor), self._seen.get(id(tensor))
+        if (
+            not fresh
+            and seen is not None
+            and (self._is(tensor, seen) or any(when > seen.epoch for when, _, _ in memory.writes))
+        ):
+            number = self.number(tensor)
+        else:
+            number = self._new(tensor, "gradient")
+            self._take(tensor, number)
+        copy = tensor.detach().clone()
+        for key in memory.keys:
+            if key in self.numbers and _one_place(self.numbers[key], tensor):
+                self.numbers[key] = copy
+        memory.keys[:] = [key for key in memory.keys if self.numbers.get(key) is not copy]
+        return number
+
+    def epoch(self, tensor: torch.Tensor) -> tuple[int, int, int]:
+        """Which tensor it is, and how often it has changed: with another of these it may be another value."""
+        return id(tensor), _version(tensor), self._memory(tensor).epoch
 
     def change(self, number: int, **fields: Any) -> None:
         """Say more of a value."""
@@ -174,6 +202,8 @@ class Values:
         return number
 
     def _changed(self, tensor: torch.Tensor, seen: _Seen) -> int:
+        if id(tensor) in self.renewed:
+            return self._renewed(tensor, seen)
         base = tensor._base if tensor._is_view() else None  # noqa: SLF001
         memory = self._memory(tensor)
         if base is not None and _same_kind(base, tensor) and _one_memory(base, tensor):
@@ -191,6 +221,19 @@ class Values:
             self._tie("written_through", [old, by, _lay(tensor), _lay(through)], number)
         if not writes:
             return self._unexplained(tensor, seen, "a change in place that no call shows")
+        self._take(tensor, number)
+        return number
+
+    def _is(self, tensor: torch.Tensor, seen: _Seen) -> bool:
+        """Whether a tensor is still what it was when it was last looked at."""
+        return seen.version == _version(tensor) and seen.epoch == self._memory(tensor).epoch
+
+    def _renewed(self, tensor: torch.Tensor, seen: _Seen) -> int:
+        """A parameter after its update: a leaf as before, and the very one for the framework."""
+        self.renewed.discard(id(tensor))
+        number = self._new(tensor, "parameter")
+        if tensor.requires_grad:
+            self._share(number, seen.number)
         self._take(tensor, number)
         return number
 
@@ -240,6 +283,10 @@ def _same_kind(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _one_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     return storage_of(a) == storage_of(b)
+
+
+def _one_place(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.data_ptr() == b.data_ptr() and (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
 
 
 def _lay(tensor: torch.Tensor) -> dict[str, Any]:

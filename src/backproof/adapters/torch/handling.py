@@ -1,0 +1,316 @@
+"""What becomes of gradients between the backward pass and the step: each change found where it happens, and named.
+
+A gradient is looked at when something may have changed it: before and after a backward pass, after every call that writes where it
+lies, and when an optimizer comes for it. A copy is kept of each that is another than before, so that nothing unseen can change what
+was recorded. Functions that are known by name (`clip_grad_norm_` and its like) are found on the stack, with the numbers they were given.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+
+from backproof.adapters.torch.encode import tensors_in
+from backproof.adapters.torch.values import Values, storage_of
+from backproof.trace.handling import Moment
+from backproof.trace.step import Call
+
+UNSCALE, NEXT_SCALE = "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_"
+LOOKED_AT_BY_COLLECTIVES = "torch.Tensor.is_complex"
+Key = tuple[int, int, int]
+DEPTH = 12
+"""As many frames up as a known function may be from a call that it makes."""
+
+
+class Recording(Protocol):
+    """What of the observer is needed here."""
+
+    values: Values
+    calls: list[Call]
+
+
+@dataclass(frozen=True)
+class Hand:
+    """A function that is known to change gradients: by its name, and by the local variables that it must have."""
+
+    kind: str
+    needs: tuple[str, ...]
+    given: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _clip(names: dict[str, Any]) -> dict[str, Any]:
+    norm = names.get("total_norm")
+    return {
+        "max_norm": float(names["max_norm"]),
+        "norm_type": str(float(names["norm_type"])),
+        "norm": str(float(norm)) if norm is not None else None,
+        "foreach": names.get("foreach"),
+    }
+
+
+HANDS: dict[str, Hand] = {
+    "clip_grad_norm_": Hand("clip", ("max_norm", "norm_type", "parameters"), _clip),
+    "clip_grad_value_": Hand(
+        "clip_value", ("clip_value", "parameters"), lambda names: {"limit": float(names["clip_value"])}
+    ),
+    "zero_grad": Hand("clear", (), lambda names: {}),
+    "all_reduce": Hand("reduce", ("tensor", "op"), lambda names: {"op": _operation(names["op"]), "world": _world()}),
+}
+
+
+@dataclass
+class _Open:
+    """A known function at work."""
+
+    name: str
+    hand: Hand
+    frame: FrameType
+    by: str
+    after: int
+    over: tuple[str, ...] = field(default=())
+
+
+class Handling:
+    """The moments of a step's gradients, while they happen."""
+
+    def __init__(self, observer: Recording, parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
+        self.observer = observer
+        self.parameters = list(parameters)
+        self.moments: list[Moment] = []
+        self.reduced = ""
+        """How the model's own backward pass reduces over ranks, if it does."""
+        self._names = {id(parameter): name for name, parameter in self.parameters}
+        self._known: dict[str, tuple[Key, int]] = {}
+        self._memory: dict[int, list[str]] = {}
+        self._dirty: set[str] = set()
+        self._open: _Open | None = None
+
+    # ── looking ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def look(self, *, closely: bool = False) -> dict[str, int | None]:
+        """The gradients that are others than when they were last looked at; `closely` compares their bytes as well."""
+        changed: dict[str, int | None] = {}
+        with torch._C.DisableTorchFunction(), torch.no_grad():  # noqa: SLF001 # the only way not to be seen looking
+            for name, parameter in self.parameters:
+                gradient, known = parameter.grad, self._known.get(name)
+                if gradient is None:
+                    if known is not None:
+                        del self._known[name]
+                        changed[name] = None
+                    continue
+                key = self.observer.values.epoch(gradient)
+                if known is not None and known[0] == key and name not in self._dirty and not closely:
+                    continue
+                if known is not None and self._same(gradient, known[1]):
+                    self._known[name] = key, known[1]
+                    continue
+                changed[name] = self._take(name, key, gradient, fresh=known is not None and known[0] == key)
+        self._dirty.clear()
+        return changed
+
+    def _same(self, gradient: torch.Tensor, number: int) -> bool:
+        kept, now = self.observer.values.numbers[f"v{number}"], _dense(gradient)
+        return kept.dtype == now.dtype and kept.shape == now.shape and torch.equal(kept, now)
+
+    def _take(self, name: str, key: Key, gradient: torch.Tensor, *, fresh: bool) -> int:
+        """A copy of a gradient, as the value that it is now; what is kept sparse is written out."""
+        number = self.observer.values.secure(_dense(gradient), fresh=fresh)
+        self._memory.setdefault(storage_of(gradient), []).append(name)
+        key = self.observer.values.epoch(gradient)
+        self._known[name] = key, number
+        return number
+
+    def value_of(self, name: str) -> int | None:
+        """The value that a parameter's gradient was when it was last looked at."""
+        known = self._known.get(name)
+        return None if known is None else known[1]
+
+    # ── moments ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, kind: str, by: str, grads: Mapping[str, int | None], **more: Any) -> None:
+        """One more moment."""
+        over = more.pop("over", ())
+        after = more.pop("after", len(self.observer.calls))
+        self.moments.append(Moment(kind, by, after, dict(grads), more, tuple(over)))
+
+    def start(self, used: Mapping[str, Key]) -> None:
+        """The step begins. `used` has the gradients that the last update followed."""
+        found = self.look()
+        if found:
+            stale = [name for name in found if self._known[name][0] == used.get(name)]
+            self.add("start", "", found, used=stale)
+
+    def settle(self, *, closely: bool = False) -> None:
+        """End what was at work, and find what changed since then by nothing that was seen."""
+        if self._open is not None:
+            at_work, self._open = self._open, None
+            names = at_work.frame.f_locals
+            given = at_work.hand.given(names)
+            self.add(at_work.hand.kind, at_work.by, self.look(), over=at_work.over, after=at_work.after, **given)
+        found = self.look(closely=closely)
+        cleared = {name: number for name, number in found.items() if number is None}
+        rest = {name: number for name, number in found.items() if number is not None}
+        if cleared:
+            self.add("clear", "", cleared)
+        made = {name: number for name, number in rest.items() if self._made(number)}
+        if made:
+            self.add("assign", "", made)
+        unseen = {name: number for name, number in rest.items() if name not in made}
+        if unseen:
+            self.add("unseen", "", unseen)
+
+    def _made(self, number: int) -> bool:
+        """Whether a recorded call has made this value."""
+        return any(number in call.outputs for call in reversed(self.observer.calls))
+
+    # ── what the program does ───────────────────────────────────────────────────────────────────────────────────────
+
+    def takes(self, func: Callable[..., Any], name: str | None, args: tuple[Any, ...]) -> bool:
+        """Whether a call belongs to what is known to be done with gradients, and is no call of the step itself."""
+        short = getattr(func, "__name__", "")
+        if short in (UNSCALE, NEXT_SCALE):
+            return True
+        if not self._known and self._open is None:
+            return False
+        writes = _writes(name or short) and any(self._lies(tensor) for tensor in tensors_in(args[:1]))
+        collective = name == LOOKED_AT_BY_COLLECTIVES and bool(self._lies(args[0]))
+        if not (writes or collective or not torch.is_grad_enabled()):
+            return False
+        found = self._within()
+        if found is None:
+            if writes:
+                self.settle()
+            return False
+        if collective or writes:
+            self._dirty.update(name for tensor in tensors_in(args[:1]) for name in self._lies(tensor))
+        return not collective
+
+    def run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do what `takes` has taken."""
+        short = getattr(func, "__name__", "")
+        if short == UNSCALE:
+            return self._unscale(func, args, kwargs)
+        if short == NEXT_SCALE:
+            return self._next_scale(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def edited(self, name: str, args: tuple[Any, ...], first: int) -> None:
+        """A call of the step has ended; if it wrote where a gradient lies, that is a moment."""
+        if not self._known or not _writes(name):
+            return
+        names = {found for tensor in tensors_in(args[:1]) for found in self._lies(tensor)}
+        if names:
+            self._dirty |= names
+            op = name.rpartition(".")[2]
+            self.add("edit", f"{op} at {_line()}", self.look(), op=op, calls=[first, len(self.observer.calls)])
+
+    @contextmanager
+    def backward(self, passing: int) -> Iterator[None]:
+        """A backward pass, by its number."""
+        self.settle()
+        yield
+        self.add("backward", "", self.look(), passing=passing, reduced=self.reduced)
+
+    def _within(self) -> _Open | None:
+        """The known function that is at work, found on the stack."""
+        frame: FrameType | None = sys._getframe(3)  # noqa: SLF001 # the stack is where the numbers are that it was given
+        for _ in range(DEPTH):
+            if frame is None:
+                break
+            if self._open is not None and frame is self._open.frame:
+                return self._open
+            hand = HANDS.get(frame.f_code.co_name)
+            if hand is not None and all(need in frame.f_locals for need in hand.needs):
+                self.settle()
+                by = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name} at {_line()}"
+                over = self._about(frame.f_locals.get("parameters"))
+                self._open = _Open(frame.f_code.co_name, hand, frame, by, len(self.observer.calls), over)
+                return self._open
+            frame = frame.f_back
+        if self._open is not None:
+            self.settle()
+        return None
+
+    def _about(self, parameters: Any) -> tuple[str, ...]:
+        given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+        if not isinstance(given, (list, tuple)):
+            return ()
+        return tuple(self._names[id(each)] for each in given if id(each) in self._names)
+
+    def _lies(self, tensor: torch.Tensor) -> list[str]:
+        """The parameters whose gradients lie in this tensor's memory."""
+        return [name for name in self._memory.get(storage_of(tensor), ()) if self.value_of(name) is not None]
+
+    # ── loss scales ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _unscale(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        grads, found_inf, inverse = args
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
+            self.settle()
+            ids = {id(each) for each in grads}
+            over = [name for name, parameter in self.parameters if id(parameter.grad) in ids]
+            scale = _scaler_scale()
+            result = func(*args, **kwargs)
+            given = {"scale": scale, "inverse": float(inverse), "found_inf": float(found_inf)}
+            self.add("unscale", f"{UNSCALE} at {_line()}", self.look(), over=over, **given)
+        return result
+
+    def _next_scale(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        scale, tracker, found_inf, growth, backoff, interval = args
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
+            self.settle()
+            given = {"scale": float(scale), "tracker": int(tracker), "found_inf": float(found_inf)}
+            factors = {"growth": growth, "backoff": backoff, "interval": interval}
+            result = func(*args, **kwargs)
+            self.add("loss_scale", "", {}, **given, **factors, new_scale=float(scale), new_tracker=int(tracker))
+        return result
+
+
+def _writes(name: str) -> bool:
+    """Whether a function of this name changes its first argument."""
+    short = name.rpartition(".")[2]
+    if short.startswith("__"):
+        return short.startswith("__i") and short not in ("__invert__", "__index__", "__int__", "__iter__")
+    return (short.endswith("_") and not short.endswith("__")) or short == "__setitem__"
+
+
+def _dense(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+
+
+def _line() -> str:
+    """The user's line: the nearest frame that is neither PyTorch's nor of this package."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 # as above
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in ("torch", "backproof", "contextlib"):
+            return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _scaler_scale() -> float | None:
+    """The scale of the GradScaler that is at work."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 # as above
+    for _ in range(DEPTH):
+        if frame is None:
+            break
+        scaler = frame.f_locals.get("self") if frame.f_code.co_name == "unscale_" else None
+        if isinstance(scaler, torch.amp.GradScaler):
+            return float(scaler.get_scale())
+        frame = frame.f_back
+    return None
+
+
+def _operation(op: Any) -> str:
+    return str(op).rpartition(".")[2].lower()
+
+
+def _world() -> int:
+    return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
