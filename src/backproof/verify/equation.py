@@ -107,6 +107,11 @@ class Total:
         if origin is not None:
             self.origins.append(origin)
 
+    @property
+    def known(self) -> tuple[Origin, ...]:
+        """Where all of it comes from; nothing, if a part of it comes from elsewhere."""
+        return tuple(self.origins) if len(self.origins) == len(self.parts) else ()
+
     def bound(self, storage: Format) -> Bound:
         """The sum, with the errors of its terms and γₙ₋₁ of their magnitudes."""
         value = reduce(np.add, (part.value for part in self.parts))

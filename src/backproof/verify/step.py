@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backproof.trace.step import Recorded
-from backproof.verify.calls import check_call
+from backproof.verify.calls import check_call, check_deferred
 from backproof.verify.equation import Result
-from backproof.verify.gradients import add_seeds, check_gradient
+from backproof.verify.gradients import add_regions, add_seeds, check_gradient, check_region
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.subject import Subject
 from backproof.verify.update import update_results
@@ -28,6 +28,10 @@ def verify_step(recorded: Recorded) -> StepVerdict:
     for call in step.calls:  # 1
         check_call(subject, call)
     add_seeds(subject)  # 2
+    add_regions(subject)
+    check_deferred(subject)
+    for number, region in enumerate(step.regions):
+        check_region(subject, number, region)
     for value in step.values.values():  # 3
         check_gradient(subject, value)
     verdict.results = list(_causal(verdict.results))

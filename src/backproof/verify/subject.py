@@ -15,6 +15,7 @@ from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Evidence, Judgement, NotChecked, Result, Total, compared
 from backproof.verify.origin import Origin
 from backproof.verify.outcome import StepVerdict
+from backproof.verify.region import label
 
 MOST_KEPT = 16
 
