@@ -33,8 +33,10 @@ def check_call(subject: Subject, call: Call) -> None:
         subject.leave_unknown(call, reads, str(reason))
         return
     D = domain(computes_in(subject.value(call.outputs[0]).dtype))
+    doubts = D.doubts
     values = evaluate(region.graph, D, leaves)
     origin = _origin(subject, call, region, reads)
+    origin = None if origin is None else replace(origin, doubtful=D.doubts > doubts)
     for output, found in zip(call.outputs, region.graph.outputs, strict=True):
         if subject.stored(output):
             origins = () if origin is None else (replace(origin, output=found),)
@@ -115,7 +117,9 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
     if len(frozen) == len(reads):
         return
     origin = _origin(subject, call, region, reads) if exact else None
+    doubts = D.doubts
     gradients = run_backward(compile_tape(region.graph, D, values, frozen), seeds)
+    doubtful = D.doubts > doubts or any(v.certain is not None for v in values if v.value.dtype.kind != "f")
     for leaf, value in enumerate(reads):
         part = gradients[leaf]
         if leaf in frozen or part is None:
@@ -123,5 +127,5 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
         dtype = subject.value(value).dtype
         if FORMATS[dtype].precision < D.storage.precision:
             part = D.cast(part, to=dtype)
-        found_at = None if origin is None else replace(origin, leaf=leaf, seeds=given)
+        found_at = None if origin is None else replace(origin, leaf=leaf, seeds=given, doubtful=doubtful)
         subject.contribute(value, part, found_at, passing, call.region)

@@ -125,10 +125,11 @@ class Subject:
         dtype, name = self.value(value).dtype, self.value(value).name
         if dtype in FORMATS and FORMATS[dtype].precision < domain(computes_in(dtype)).storage.precision:
             derived = domain("float32").cast(derived, to=dtype)
-        claimed = self.array(key)
-        found, because = compared(claimed, derived, dtype), ""
+        claimed = self.array(key) if claimed is None else claimed
+        found, why = compared(claimed, derived, dtype), ""
         if dtype in FORMATS and found.verdict != "broken":
-            found, because = looked_closer(found, claimed, derived, origins, dtype, computes_in(dtype))
+            found, why = looked_closer(found, claimed, derived, origins, dtype, computes_in(dtype))
+        because = "; ".join(filter(None, (because if found.verdict == "broken" else "", why)))
         evidence = Evidence(claimed, derived, origins, dtype) if self._keeps(found) else None
         self.verdict.add(
             Result(equation, place, f"{value}", *found, because=because, parameter=name, evidence=evidence)
