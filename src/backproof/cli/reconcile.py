@@ -35,7 +35,7 @@ def _run(args: argparse.Namespace) -> int:
     say(args, f"schema_version: {receipt.version}")
     verdict = verify_receipt(replace(receipt, deviations=()))
     if wants_json(args):
-        failures = [failure(finding, verdict) for finding in verdict.findings]
+        failures = [failure(finding, verdict, receipt.document) for finding in verdict.findings]
         print_json({"ok": True} if verdict.holds else {"ok": False, "failures": failures})
     elif not verdict.holds:
         sys.stderr.write(failure_text(verdict))

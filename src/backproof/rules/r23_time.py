@@ -19,7 +19,7 @@ def equations(ledger: Ledger) -> Iterator[Violation]:
     numbers = ledger.columns.numbers
     for row in np.flatnonzero(numbers[:, t] != numbers[:, index] + 1.0).tolist():
         said, expected = float(numbers[row, t]), float(numbers[row, index]) + 1.0
-        yield Violation(row, "optimizer_config.t", "is not step_index + 1", said, expected)
+        yield Violation(row, "optimizer_config.t", "is not step_index + 1", said, expected, column=t)
 
 
 RULE = Rule(

@@ -48,7 +48,8 @@ def _time(ledger: Ledger, pair: Pairs) -> Iterator[Violation]:
         said = float(ledger.columns.numbers[row, now])
         expected = float(pair.earlier.columns.numbers[earlier, before]) + 1.0
         if said != expected:
-            yield Violation(int(row), "optimizer_config.t", "is not one more than the step before", said, expected)
+            message = "is not one more than the step before"
+            yield Violation(int(row), "optimizer_config.t", message, said, expected, column=now)
 
 
 RULE = Rule(

@@ -80,6 +80,7 @@ class Violation(NamedTuple):
     said: Any = None
     expected: Any = None
     id: str = ""
+    column: int = -1  # of the number that is wrong, where it is one: what is computed from it follows from it
 
 
 class Weak(NamedTuple):

@@ -73,7 +73,8 @@ def judge_equation(
     """
     if isinstance(claim, Violation):
         record = ledger.columns.positions[claim.row]
-        yield Finding(rule, record, claim.path, claim.message, claim.said, claim.expected, id=claim.id)
+        said, expected, column = claim.said, claim.expected, claim.column
+        yield Finding(rule, record, claim.path, claim.message, said, expected, id=claim.id, column=column)
         return
     if isinstance(claim, Weak):
         coverage.weak_now[claim.path] = claim.because
@@ -163,18 +164,20 @@ def fold(findings: list[Finding]) -> list[Finding]:
 
 
 def _fold_record(findings: list[Finding], places: list[int]) -> None:
-    equations = [i for i in places if findings[i].is_equation]
+    numbers = [i for i in places if findings[i].column >= 0]
     broken: dict[int, int] = {}
-    for i in equations:
+    for i in numbers:
         if findings[i].rule != REPLAY:
             broken.setdefault(findings[i].column, i)
     ends = [i for i in broken.values() if findings[i].rule not in LOSSES]
     first = min(ends or broken.values(), default=-1)
     parent: dict[int, int] = {}
-    for i in equations:
+    for i in numbers:
         finding = findings[i]
         if finding.rule == REPLAY:
             candidates = [broken.get(finding.column, first)] if broken else []
+        elif not finding.is_equation:
+            candidates = [broken[finding.column]]
         else:
             candidates = [broken[column] for column in sorted(finding.inputs) if column in broken]
         above = [j for j in candidates if j != i and not _is_below(parent, j, i)]
@@ -190,11 +193,15 @@ LOSSES = (12, 29)  # nothing else is computed from a loss
 CAUSAL = (0, 19, 20, 27, 28, 8, 11, 12, 13, 1, 2, 3, 32, 18, 4, 33, 21, 22, 23, 24, 5, 6, 7, 29, 14, 9, 25, 10, 36, 26)
 
 
-def by_cause(finding: Finding) -> tuple[int, int]:
+# Digests, and what a file says of itself: they are wrong because something else is, in whichever record.
+CONSEQUENT = frozenset({15, 16, 17, 34, 35})
+
+
+def by_cause(finding: Finding) -> tuple[bool, int, int]:
     """Where a finding stands in a verdict: by record, then by the order of computation; labels come after numbers."""
     place = CAUSAL.index(finding.rule) if finding.rule in CAUSAL else len(CAUSAL)
-    label = finding.rule > 0 and not finding.is_equation
-    return finding.record, place + (len(CAUSAL) + 1 if label else 0)
+    label = finding.rule > 0 and not finding.is_equation and finding.column < 0
+    return finding.rule in CONSEQUENT, finding.record, place + (len(CAUSAL) + 1 if label else 0)
 
 
 def _is_below(parent: Mapping[int, int], i: int, ancestor: int) -> bool:
