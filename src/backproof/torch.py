@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from backproof.adapters.torch.recorder import Recorder
+from backproof.adapters.torch.trace import trace
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "trace"]

@@ -1,0 +1,236 @@
+"""`with trace(model, out=..., optimizer=...):` around a training step writes a trace of it, for `bp compare`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Self
+
+import torch
+
+from backproof.adapters.torch.encode import dtype_name
+from backproof.adapters.torch.trace_kinds import plain
+from backproof.adapters.torch.trace_watch import Seen, Watch
+from backproof.errors import InputError, UsageError
+from backproof.trace import Event, Manifest, Probe, Sink, TraceWriter
+
+
+class trace:  # noqa: N801 # it is used as a function is: with trace(model, out="run"):
+    """Records training steps layer by layer into the folder `out`, or into a sink. Training is the same to the last bit.
+
+    Each `with` is one step; one object may be entered again and again. `samples=K` records the first K samples of the batch one by one
+    (as programs do that work sample by sample), otherwise tensors are of the whole batch. `order` names the layers to record, in the
+    network's order, where not all of them are wanted. `scale` says what gradients are to be multiplied by to be those of each sample's
+    own loss, where the loss is none of PyTorch's own; it is stated in the manifest, and no number is changed.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        samples: int | None = None,
+        order: Sequence[str] = (),
+        scale: float | None = None,
+        store: str = "npy",
+        sink: Sink | None = None,
+        notes: dict[str, Any] | None = None,
+    ) -> None:
+        if out is None and sink is None:
+            raise UsageError("trace: give out=FOLDER or sink=CALLABLE; else nothing would be kept")
+        if samples is not None and samples < 0:
+            raise UsageError(f"trace: samples={samples}; it is how many of the batch are recorded one by one")
+        self.model, self.optimizer, self.samples, self.order, self.scale, self.sink = (
+            model, optimizer, samples, tuple(order), scale, sink,
+        )  # fmt: skip
+        self.index = 0
+        manifest = Manifest(framework=f"torch {torch.__version__}", store=store, notes=notes or {})
+        self._writer = None if out is None else TraceWriter(os.fspath(out), manifest)
+        self._open: tuple[ExitStack, Watch] | None = None
+        self._parameters = {id(p): _place(name) for name, p in model.named_parameters()}
+
+    # ── a step ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __enter__(self) -> Self:
+        if self._open is not None:
+            raise UsageError("trace: this step is being recorded already; steps do not overlap")
+        watch = Watch(self.model, self.samples, self.order)
+        stack = ExitStack()
+        self._stepped = 0
+        with torch.no_grad():
+            self._parameters_as("w_before", watch, lambda p: p)
+            self._state_as("opt_before", watch)
+        for parameter in self.model.parameters():
+            if parameter.requires_grad:
+                keep = partial(self._gradient, watch)
+                stack.callback(parameter.register_post_accumulate_grad_hook(keep).remove)  # type: ignore[no-untyped-call] # torch leaves it so
+        if self.optimizer is not None:
+            stack.callback(self.optimizer.register_step_pre_hook(partial(self._before_update, watch)).remove)
+        stack.enter_context(watch.hooked())
+        self._open = stack, watch
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self._open is not None
+        stack, watch = self._open
+        self._open = None
+        stack.close()
+        if kind is not None:
+            return  # a step that failed is no step
+        if not self._stepped:
+            self._parameters_as("grad_scaled", watch, lambda p: p.grad)
+        self._state_as("opt_after", watch)
+        self._parameters_as("w_after", watch, lambda p: p)
+        self._finish(watch)
+        self.index += 1
+
+    def _gradient(self, watch: Watch, parameter: torch.Tensor) -> None:
+        """A parameter's gradient has been added to; what it is when the backward pass ends is what counts."""
+        place = self._parameters[id(parameter)]
+        if parameter.grad is not None:
+            watch.keep_latest(place[0], "grad_raw", parameter.grad, place[1])
+
+    def _before_update(self, watch: Watch, *_: Any) -> None:
+        self._stepped += 1
+        if self._stepped > 1:
+            raise UsageError("trace: the optimizer has stepped twice within one `with`; each step needs its own")
+        self._parameters_as("grad_scaled", watch, lambda p: p.grad)
+
+    def _parameters_as(self, phase: str, watch: Watch, what: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
+        for parameter in self.model.parameters():
+            probe, name = self._parameters[id(parameter)]
+            found = what(parameter)
+            if found is not None:
+                watch.keep(probe, phase, found, name)
+
+    def _state_as(self, phase: str, watch: Watch) -> None:
+        """The optimizer's state: tensors as they are, numbers as float64."""
+        for parameter, state in self.optimizer.state.items() if self.optimizer is not None else ():
+            probe, name = self._parameters.get(id(parameter), ("", ""))
+            for key, item in state.items() if probe else ():
+                if isinstance(item, (torch.Tensor, int, float)) and not isinstance(item, bool):
+                    value = item if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
+                    watch.keep(probe, phase, value, f"{name}.{key}")
+
+    # ── what is told of it ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _finish(self, watch: Watch) -> None:
+        probes = _chosen(watch.probes, self.order) if self.order else tuple(watch.probes.values())
+        places = {name: i for i, name in enumerate(["input", *(probe.name for probe in probes)])}
+        events = [event for seen in watch.seen for event in _events(seen, places.get(seen.probe, 0), self.samples)]
+        if not any(event.phase == "fwd" for event in events):
+            raise InputError("trace: the model was not called in this step, so there is nothing to record")
+        if self.sink is not None:
+            for event in events:
+                self.sink(event)
+        if self._writer is None:
+            return
+        samples = None
+        if self.samples is not None and watch.batch is not None:
+            samples = tuple(range(min(self.samples, watch.batch)))
+        self._writer.manifest = _told(
+            self._writer.manifest, watch, probes, samples, self._scale(watch), self.optimizer, self._parameters
+        )
+        with self._writer.step(self.index) as sink:
+            for event in events:
+                sink(event)
+
+    def _scale(self, watch: Watch) -> dict[str, float]:
+        """What the gradients are to be multiplied by: said, or seen where there was one loss; else nothing is claimed."""
+        factor = self.scale
+        if factor is None and len(watch.losses) == 1:
+            factor = watch.losses[0]()
+        return {} if factor is None else dict.fromkeys(("lossgrad", "agrad", "grad_raw"), float(factor))
+
+
+def _told(
+    known: Manifest,
+    watch: Watch,
+    probes: tuple[Probe, ...],
+    samples: tuple[int, ...] | None,
+    scale: dict[str, float],
+    optimizer: torch.optim.Optimizer | None,
+    places: dict[int, tuple[str, str]],
+) -> Manifest:
+    from dataclasses import replace
+
+    notes = dict(known.notes)
+    if not scale:
+        notes["scale"] = "not known: no loss of torch.nn.functional, or several; say it with trace(..., scale=...)"
+    return replace(
+        known, batch=watch.batch, samples=samples, probes=probes, scale=scale, notes=notes, optimizer=_settings(optimizer, places),
+    )  # fmt: skip
+
+
+def _settings(optimizer: torch.optim.Optimizer | None, places: dict[int, tuple[str, str]]) -> dict[str, Any]:
+    """The optimizer's class and its settings; those of each group where there are several."""
+    if optimizer is None:
+        return {}
+    kind = type(optimizer)
+    groups = [
+        {
+            "parameters": [".".join(places[id(p)]) for p in group["params"] if id(p) in places],
+            **{key: plain(item) for key, item in group.items() if key != "params"},
+        }
+        for group in optimizer.param_groups
+    ]
+    found: dict[str, Any] = {"name": f"{kind.__module__}.{kind.__qualname__}"}
+    if len(groups) == 1:
+        return found | {key: item for key, item in groups[0].items() if key != "parameters"}
+    return found | {"groups": groups}
+
+
+def _place(name: str) -> tuple[str, str]:
+    """`h.0.attn.weight` is the parameter `weight` of `h.0.attn`; what the model has itself is of `model`."""
+    probe, _, parameter = name.rpartition(".")
+    return probe or "model", parameter
+
+
+def _chosen(probes: dict[str, Probe], order: Sequence[str]) -> tuple[Probe, ...]:
+    """The probes that were asked for. Where something between two of them is left out, the mathematics of the later is left out too."""
+    unknown = [name for name in order if name not in probes and name not in ("input", "label")]
+    if unknown:
+        raise UsageError(f"trace: order: there is no layer {unknown[0]!r}; there are {', '.join(probes) or 'none'}")
+    kept = {*order, "input", "label"}
+
+    def nearest(name: str) -> list[str]:
+        return (
+            [name]
+            if name in kept or name not in probes
+            else [found for parent in probes[name].parents for found in nearest(parent)]
+        )
+
+    found = []
+    for name in order:
+        if name in probes:
+            probe = probes[name]
+            parents = tuple(dict.fromkeys(near for parent in probe.parents for near in nearest(parent)))
+            whole = all(parent in kept for parent in probe.parents)
+            found.append(
+                Probe(name, probe.parents, probe.kind, probe.hyper, probe.parameters)
+                if whole
+                else Probe(name, parents, parameters=probe.parameters)
+            )
+    return tuple(found)
+
+
+def _events(seen: Seen, index: int, samples: int | None) -> list[Event]:
+    """A tensor as an event, or as one for each sample."""
+    numbers, dtype = array_of(seen.tensor)
+    if not seen.rows:
+        return [Event(seen.probe, seen.phase, index, None, seen.parameter, numbers, dtype)]
+    return [
+        Event(seen.probe, seen.phase, index, s, seen.parameter, numbers[s : s + 1], dtype)
+        for s in range(numbers.shape[0])
+    ]
+
+
+def array_of(tensor: torch.Tensor) -> tuple[Any, str]:
+    """A tensor as NumPy has it, and its format; bfloat16 as its bits."""
+    found = tensor.detach().cpu()
+    if found.dtype is torch.bfloat16:
+        return found.view(torch.int16).numpy().view("uint16"), "bfloat16"
+    return found.numpy(), dtype_name(found.dtype)
