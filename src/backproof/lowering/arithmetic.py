@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from backproof.errors import GraphError
 from backproof.ir.build import Ref, meet
 from backproof.ir.compose import COMPOSITIONS
-from backproof.ir.compose.reduce import total
-from backproof.lowering.lowering import Lowering
+from backproof.lowering.lowering import Lowering, moved
 
 
 def _unary(op: str) -> Callable[..., Ref]:
@@ -21,6 +21,11 @@ def as_real(x: Any, beside: Ref) -> Any:
     if isinstance(x, Ref) and x.type.kind != "real":
         return beside.builder.apply("cast", x, to="real")
     return float(x) if isinstance(x, (bool, int)) else x
+
+
+def as_truth(x: Ref) -> Ref:
+    """A number as the truth value that logic takes it for."""
+    return x if x.type.kind == "bool" else x.builder.ne(x, x.constant(0))
 
 
 def _first(*given: Any) -> Ref:
@@ -56,18 +61,10 @@ def _extreme(op: str) -> Callable[..., Ref]:
     return function
 
 
-def _whole(op: str, x: Ref, *other: Any) -> Ref:
-    """The extreme of all of x, or of two values, element by element."""
-    if other and isinstance(other[0], Ref):
-        return _extreme(f"{op}imum")(x, other[0])
-    if other:
-        raise GraphError(f"{op} along an axis is not lowered")
-    return x.builder.apply(op, as_real(x, x), axes=tuple(range(len(x.shape))))
-
-
 def _comparison(op: str) -> Callable[..., Ref]:
     def function(a: Ref, b: Any) -> Ref:
-        if isinstance(b, Ref) and b.type.kind != a.type.kind:
+        kinds = {a.type.kind, b.type.kind if isinstance(b, Ref) else "real" if isinstance(b, float) else a.type.kind}
+        if len(kinds) > 1 or "bool" in kinds:  # truth values are compared as the numbers 0 and 1
             a, b = _pair(a, b)
         a, b = meet(a, b)
         return a.builder.apply(op, a, b)
@@ -77,80 +74,219 @@ def _comparison(op: str) -> Callable[..., Ref]:
 
 def _truth(op: str) -> Callable[..., Ref]:
     def function(a: Ref, *b: Ref) -> Ref:
+        D = a.builder
         if not b:
-            return a.builder.apply(op, a)
-        x, y = meet(a, b[0])
-        return x.builder.apply(op, x, y)
+            return D.apply(op, as_truth(a))
+        x, y = meet(as_truth(a), as_truth(b[0]))
+        if op != "logical_xor":
+            return D.apply(op, x, y)
+        return D.logical_and(D.logical_or(x, y), D.logical_not(D.logical_and(x, y)))
 
     return function
 
 
+def _bitwise(op: str) -> Callable[..., Ref]:
+    def function(a: Any, *b: Any) -> Ref:
+        if any(_kind(x) != "bool" for x in (a, *b)):
+            raise GraphError("the bits of whole numbers are not lowered, only truth values")
+        return _truth(op)(*(_first(a, *b).constant(x) if isinstance(x, bool) else x for x in (a, *b)))
+
+    return function
+
+
+def _kind(x: Any) -> str:
+    return x.type.kind if isinstance(x, Ref) else {bool: "bool", int: "int"}.get(type(x), "real")
+
+
 def _where(condition: Ref, a: Any, b: Any) -> Ref:
     beside = _first(a, b) if isinstance(a, Ref) or isinstance(b, Ref) else condition
-    if beside.type.kind == "real":
+    if "real" in {_kind(a), _kind(b)} or {_kind(a), _kind(b)} == {"int", "bool"}:
         a, b = as_real(a, beside), as_real(b, beside)
     return COMPOSITIONS["where"].function(condition, a, b)
 
 
-def _addcmul(x: Ref, a: Ref, b: Ref, *, value: float = 1) -> Ref:
-    return x + a * b * float(value)
+def _addcmul(x: Any, a: Any, b: Any, *, value: float = 1) -> Ref:
+    product = _binary("mul")(a, b)
+    return _binary("add")(x, product if value == 1 else product * float(value))
 
 
-def _addcdiv(x: Ref, a: Ref, b: Ref, *, value: float = 1) -> Ref:
-    return x + a / b * float(value)
+def _addcdiv(x: Any, a: Any, b: Any, *, value: float = 1) -> Ref:
+    quotient = _binary("div")(a, b)
+    return _binary("add")(x, quotient if value == 1 else quotient * float(value))
 
 
 def _lerp(x: Ref, end: Ref, weight: Any) -> Ref:
-    return x + (end - x) * weight
-
-
-def _square(x: Ref) -> Ref:
-    return x * x
+    """x + w·(end − x); from w = ½ on kernels begin at the other end, so that w = 1 is exact."""
+    off = end - x
+    near = x + off * weight
+    if not isinstance(weight, Ref):
+        return near if abs(weight) < 0.5 else end - off * (1.0 - weight)
+    weight = weight.broadcast_to(off.shape)
+    return _where(weight.builder.abs(weight) < 0.5, near, end - off * (1.0 - weight))
 
 
 def _power(a: Any, b: Any) -> Ref:
-    if isinstance(a, Ref) and b == 2:
-        return a * a
+    if isinstance(a, Ref) and not isinstance(b, (Ref, bool)):
+        return _fixed_power(as_real(a, a), float(b))
     return _binary("pow")(a, b)
 
 
-def _clamp(x: Ref, min: float | None = None, max: float | None = None) -> Ref:  # noqa: A002 # the framework's names
-    return COMPOSITIONS["clamp"].function(x, min, max)
+def _fixed_power(x: Ref, exponent: float) -> Ref:
+    """Exponents that kernels compute without a logarithm, and without the derivative in the exponent."""
+    if exponent == 0.0:
+        return x.constant(1.0)
+    if exponent == 0.5:
+        return x.builder.apply("sqrt", x)
+    small = {1.0: lambda: x, 2.0: lambda: x * x, 3.0: lambda: x * x * x, -1.0: lambda: 1.0 / x}
+    if exponent in small:
+        return small[exponent]()
+    return {-0.5: lambda: x.builder.rsqrt(x), -2.0: lambda: 1.0 / (x * x)}.get(exponent, lambda: x**exponent)()
 
 
-def _sum(x: Ref, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:
-    return total(as_real(x, x), dim, keepdim=keepdim)
+def truncated(x: Ref) -> Ref:
+    """x without its fraction, as a constant."""
+    whole = x.builder.apply("cast", x.builder.stop_gradient(x), to="int")
+    return x.builder.apply("cast", whole, to="real")
 
 
-def _mean(x: Ref, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:
-    return COMPOSITIONS["mean"].function(x, dim, keepdim=keepdim)
+def _floor(x: Ref) -> Ref:
+    x = as_real(x, x)
+    whole = truncated(x)
+    return _where(whole > x, whole - 1.0, whole)
 
+
+def _ceil(x: Ref) -> Ref:
+    x = as_real(x, x)
+    whole = truncated(x)
+    return _where(whole < x, whole + 1.0, whole)
+
+
+def _round(x: Ref, *, decimals: int = 0) -> Ref:
+    """To the nearest, halves to the even one."""
+    if decimals:
+        raise GraphError(f"round to {decimals} decimals is not lowered")
+    x = as_real(x, x)
+    down = _floor(x)
+    off = x.builder.stop_gradient(x) - down
+    odd = (down - 2.0 * _floor(down * 0.5)) > 0.0
+    up = x.builder.logical_or(off > 0.5, x.builder.logical_and(x.builder.eq(off, off.constant(0.5)), odd))
+    return _where(up, down + 1.0, down)
+
+
+def _division(a: Any, b: Any, *, rounding_mode: str | None = None) -> Ref:
+    if rounding_mode is None:
+        return _binary("div")(a, b)
+    if any(isinstance(x, Ref) and x.type.kind == "real" for x in (a, b)):
+        raise GraphError(
+            f"division with rounding_mode {rounding_mode!r} of fractions is not lowered: it may turn either way"
+        )
+    quotient = _binary("div")(a, b)
+    return _floor(quotient) if rounding_mode == "floor" else truncated(quotient)
+
+
+def _remainder(a: Any, b: Any) -> Ref:
+    """a − b·⌊a/b⌋ of whole numbers."""
+    quotient = _division(a, b, rounding_mode="floor")
+    a, b = _pair(a, b)
+    return _binary("sub")(a, _binary("mul")(b, quotient))
+
+
+def _clamp(x: Ref, min: Any = None, max: Any = None) -> Ref:  # noqa: A002 # the framework's names
+    """At an end the derivative is x's, and an end that is a value takes it where x is beyond."""
+    x = as_real(x, x)
+    found = x
+    if min is not None:
+        lo = as_real(min, x)
+        found = _where(_comparison("lt")(x, lo), lo, x)
+    if max is None:
+        return found
+    hi = as_real(max, x)
+    beyond = _comparison("gt")(found, hi)
+    return _where(beyond, hi, found)
+
+
+def _copysign(a: Any, b: Any) -> Ref:
+    a, b = meet(*_pair(a, b))
+    size = a.builder.abs(a)
+    return _where(b < 0.0, -size, size)
+
+
+def _heaviside(x: Ref, values: Ref) -> Ref:
+    return _where(x > 0.0, 1.0, _where(x < 0.0, 0.0, values))
+
+
+def _flag(x: Ref, test: Callable[[Ref], Ref]) -> Ref:
+    return test(as_real(x, x))
+
+
+def _not_a_number(x: Ref) -> Ref:
+    return x.builder.ne(x, x)
+
+
+def _infinite(x: Ref) -> Ref:
+    size = x.builder.abs(x)
+    return x.builder.eq(size, size.constant(math.inf))
+
+
+def _finite(x: Ref) -> Ref:
+    return x.builder.abs(x) < math.inf
+
+
+def _nan_to_num(x: Ref, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Ref:
+    if posinf is None or neginf is None:
+        raise GraphError("nan_to_num without posinf and neginf depends on the format, and is not lowered")
+    known = _where(_not_a_number(x), nan or 0.0, x)
+    return _where(x > LARGEST, posinf, _where(x < -LARGEST, neginf, known))
+
+
+def _masked_fill(x: Ref, mask: Ref, value: Any) -> Ref:
+    return _where(mask, value, x) if isinstance(value, Ref) else _where(mask, _alike(value, x), x)
+
+
+def _alike(value: float, x: Ref) -> Any:
+    return {"real": float, "int": int, "bool": bool}[x.type.kind](value)
+
+
+LARGEST = 1.7976931348623157e308
 
 ARITHMETIC = (
-    *(
-        Lowering(op, _unary(op))
-        for op in "neg exp log log1p expm1 sqrt rsqrt tanh sigmoid erf sin cos abs sign".split()
-    ),
-    *(Lowering(op, _binary(op)) for op in "add sub mul div".split()),
+    *(Lowering(op, _unary(op)) for op in ("neg", "abs", "sign")),
+    *(Lowering(op, _binary(op)) for op in ("add", "sub", "mul")),
+    Lowering("div", _division),
+    Lowering("floor_divide", lambda a, b: _division(a, b, rounding_mode="floor")),
+    Lowering("rfloordiv", lambda a, b: _division(b, a, rounding_mode="floor")),
+    Lowering("remainder", _remainder),
     Lowering("radd", _binary("add", swap=True)),
     Lowering("rsub", _binary("sub", swap=True)),
     Lowering("rdiv", _binary("div", swap=True)),
     Lowering("rpow", _binary("pow", swap=True)),
     Lowering("pow", _power),
-    Lowering("square", _square),
-    Lowering("reciprocal", lambda x: 1.0 / x),
+    Lowering("float_power", _power),
+    Lowering("positive", moved),
+    Lowering("square", lambda x: x * x),
+    Lowering("reciprocal", lambda x: 1.0 / as_real(x, x)),
     Lowering("maximum", _extreme("maximum")),
     Lowering("minimum", _extreme("minimum")),
-    Lowering("max", lambda x, *other: _whole("max", x, *other)),
-    Lowering("min", lambda x, *other: _whole("min", x, *other)),
     *(Lowering(op, _comparison(op)) for op in "eq ne lt le gt ge".split()),
-    *(Lowering(op, _truth(op)) for op in "logical_and logical_or logical_not".split()),
+    *(Lowering(op, _truth(op)) for op in "logical_and logical_or logical_not logical_xor".split()),
+    *(Lowering(f"bitwise_{op}", _bitwise(f"logical_{op}")) for op in "and or xor not".split()),
+    Lowering("isnan", lambda x: _flag(x, _not_a_number)),
+    Lowering("isinf", lambda x: _flag(x, _infinite)),
+    Lowering("isfinite", lambda x: _flag(x, _finite)),
+    Lowering("nan_to_num", _nan_to_num),
     Lowering("where", _where),
-    Lowering("masked_fill", lambda x, mask, value: _where(mask.broadcast_to(x.shape), value, x)),
+    Lowering("masked_fill", _masked_fill),
     Lowering("addcmul", _addcmul),
     Lowering("addcdiv", _addcdiv),
     Lowering("lerp", _lerp),
     Lowering("clamp", _clamp),
-    Lowering("sum", _sum),
-    Lowering("mean", _mean),
+    Lowering("clamp_min", _clamp),
+    Lowering("clamp_max", lambda x, max: _clamp(x, None, max)),  # noqa: A006 # the framework's names
+    Lowering("floor", _floor),
+    Lowering("ceil", _ceil),
+    Lowering("trunc", lambda x: truncated(as_real(x, x))),
+    Lowering("round", _round),
+    Lowering("frac", lambda x: x - truncated(x)),
+    Lowering("copysign", _copysign),
+    Lowering("heaviside", _heaviside),
 )

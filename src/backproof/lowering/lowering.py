@@ -17,6 +17,11 @@ class Lowering:
     """Whether the shape of its result depends on numbers: it is then given `results`, the types that were recorded."""
 
 
+def moved(x: Any, *_: Any, **__: Any) -> Any:
+    """The same numbers, as another value."""
+    return x.builder.apply("reshape", x, shape=x.shape)
+
+
 # Operators and older names, by the function they are.
 _SAME = {
     "__add__": "add",
@@ -51,9 +56,8 @@ _SAME = {
     "__le__": "le",
     "__eq__": "eq",
     "__ne__": "ne",
-    "__invert__": "logical_not",
-    "__and__": "logical_and",
-    "__or__": "logical_or",
+    "__invert__": "bitwise_not",
+    "__and__": "bitwise_and",
     "concat": "cat",
     "concatenate": "cat",
     "special_expit": "sigmoid",
@@ -63,13 +67,75 @@ _SAME = {
     "swapdims": "transpose",
     "moveaxis": "movedim",
     "type_as": "to",
+    "arctan": "atan",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "special_exp2": "exp2",
+    "special_expm1": "expm1",
+    "special_log1p": "log1p",
+    "special_logit": "logit",
+    "special_erfc": "erfc",
+    "special_xlogy": "xlogy",
+    "special_xlog1py": "xlog1py",
+    "special_entr": "entr",
+    "special_softmax": "softmax",
+    "special_log_softmax": "log_softmax",
+    "special_logsumexp": "logsumexp",
+    "special_round": "round",
+    "special_sinc": "sinc",
+    "row_stack": "vstack",
+    "split_with_sizes": "split",
+    "unsafe_split": "split",
+    "unsafe_split_with_sizes": "split",
+    "unsafe_chunk": "chunk",
+    "linalg_vector_norm": "vector_norm",
+    "linalg_vecdot": "vecdot",
+    "linalg_multi_dot": "multi_dot",
+    "constant_pad_nd": "pad",
+    "upsample": "interpolate",
     "special_erf": "erf",
     "clip": "clamp",
+    "fix": "trunc",
+    "sgn": "sign",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "not_equal": "ne",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__ror__": "bitwise_or",
+    "__rand__": "bitwise_and",
+    "__rxor__": "bitwise_xor",
+    "__ior__": "bitwise_or_",
+    "__iand__": "bitwise_and_",
+    "__floordiv__": "floor_divide",
+    "__rfloordiv__": "rfloordiv",
+    "__mod__": "remainder",
+}
+
+
+# Functions that share their last name with another that takes other arguments, by their whole name.
+_APART = {
+    "torch.nn.functional.unfold": "im2col",
+    "torch.nn.functional.fold": "col2im",
+    "torch.linalg.norm": "linalg_norm",
+    "torch.linalg.cross": "linalg_cross",
+    "torch.linalg.diagonal": "linalg_diagonal",
+    "torch.batch_norm": "torch_batch_norm",
+    "torch.instance_norm": "torch_instance_norm",
+    "torch.embedding": "torch_embedding",
+    "torch.embedding_bag": "torch_embedding_bag",
+    "torch.kl_div": "torch_kl_div",
+    "torch.binary_cross_entropy_with_logits": "torch_binary_cross_entropy_with_logits",
 }
 
 
 def canonical(name: str) -> str:
     """`torch.Tensor.__radd__` is `radd`, `torch.nn.functional.linear` is `linear`, `torch.Tensor.T.__get__` is `T`."""
+    if name in _APART:
+        return _APART[name]
     parts = [part for part in name.split(".") if part not in ("__get__", "default")]
     last = parts[-1]
     return _SAME.get(last, last)

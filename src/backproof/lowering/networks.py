@@ -1,44 +1,131 @@
-"""Layers, activations and losses: each name is a composition of the same name, or nearly."""
+"""Layers and activations: each name is a composition of the same name, or nearly."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+from backproof.errors import GraphError
 from backproof.ir.build import Ref, matmul
 from backproof.ir.compose import COMPOSITIONS
-from backproof.lowering.lowering import Lowering
+from backproof.ir.compose.axes import axis_of
+from backproof.ir.compose.reduce import mean, norm, total
+from backproof.lowering.arithmetic import as_real, truncated
+from backproof.lowering.lowering import Lowering, moved
+
+_choose = COMPOSITIONS["where"].function
+ACTIVATIONS = (
+    *("gelu", "silu", "mish", "softplus", "softsign", "tanhshrink", "glu", "logsigmoid", "leaky_relu", "prelu", "elu"),
+    *("celu", "selu", "hardtanh", "relu6", "hardsigmoid", "hardswish", "softshrink", "hardshrink", "threshold"),
+)
 
 
-def _named(name: str, *dropped: str) -> Any:
-    """The composition of this name, without parameters that say how and not what."""
+def _named(name: str) -> Callable[..., Ref]:
+    """The composition of this name, without the last parameter that says how and not what: inplace."""
     function = COMPOSITIONS[name].function
+    count = len(inspect.signature(function).parameters)
 
-    def lower(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **{key: value for key, value in kwargs.items() if key not in dropped})
+    def lower(*args: Any, inplace: bool = False, **kwargs: Any) -> Ref:
+        del inplace
+        return moved(function(*args[:count], **kwargs))
 
     return lower
 
 
-def _addmm(x: Ref, a: Ref, b: Ref, *, beta: float = 1, alpha: float = 1) -> Ref:
-    product = matmul(a, b)
-    return (x if beta == 1 else x * float(beta)) + (product if alpha == 1 else product * float(alpha))
+def _relu(x: Ref, inplace: bool = False) -> Ref:
+    del inplace
+    return x.builder.relu(x)
 
 
-def _embedding(index: Ref, weight: Ref, padding_idx: int | None = None, *_: Any, **__: Any) -> Ref:
+def _rrelu(
+    x: Ref, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Ref:
+    del inplace
+    if training:
+        raise NotImplementedError  # its slopes are drawn, and stay inside of the kernel
+    return COMPOSITIONS["leaky_relu"].function(x, (lower + upper) / 2)
+
+
+def _embedding(
+    index: Ref,
+    weight: Ref,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Ref:
+    del norm_type, sparse
+    if max_norm is not None or scale_grad_by_freq:
+        raise GraphError("embedding with max_norm or scale_grad_by_freq is not lowered")
     return COMPOSITIONS["embedding"].function(index, weight, padding_idx)
 
 
-def _softmax(name: str) -> Any:
-    def lower(x: Ref, dim: int = -1, *_: Any, **__: Any) -> Ref:
-        return COMPOSITIONS[name].function(x, dim)
+def _embedding_bag(
+    index: Ref,
+    weight: Ref,
+    offsets: Ref | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Ref | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Ref:
+    """Rows of each bag, added up, averaged, or the largest of each column."""
+    del norm_type, sparse
+    if max_norm is not None or scale_grad_by_freq or padding_idx is not None:
+        raise GraphError("embedding_bag with max_norm, scale_grad_by_freq or padding_idx is not lowered")
+    D = weight.builder
+    rows = D.gather(weight, index, axis=0)
+    if per_sample_weights is not None:
+        rows = rows * D.broadcast(per_sample_weights, shape=rows.shape, axes=tuple(range(len(index.shape))))
+    if offsets is None:
+        return {"sum": total, "mean": mean, "max": COMPOSITIONS["amax"].function}[mode](rows, 1)
+    if mode == "max":
+        raise GraphError("embedding_bag with offsets and the largest of each bag is not lowered")
+    count, n = index.shape[0], offsets.shape[0]
+    place, begin = (
+        D.broadcast(D.iota(size=count), shape=(count, n), axes=(0,)),
+        D.broadcast(offsets, shape=(count, n), axes=(1,)),
+    )
+    bags = n - 1 if include_last_offset else n
+    which = D.cast(D.sum(D.cast(begin <= place, to="real"), axes=(1,)) - 0.5, to="int")
+    sums = D.scatter_add(which, rows, axis=0, size=bags)
+    if mode == "sum":
+        return sums
+    sizes = D.scatter_add(which, D.cast(place, to="real")[:, 0].constant(1.0), axis=0, size=bags)
+    return sums / D.broadcast(_choose(sizes > 0.0, sizes, 1.0), shape=sums.shape, axes=(0,))
+
+
+def _softmax(name: str, sign: float = 1.0) -> Callable[..., Ref]:
+    def lower(x: Ref, dim: int | None = None, *_: Any, **__: Any) -> Ref:
+        if dim is None:  # by old custom, axis 1, but of few axes the first
+            dim = 0 if len(x.shape) in (0, 1, 3) else 1
+        x = as_real(x, x)
+        return moved(COMPOSITIONS[name].function(x if sign > 0 else -x, dim))
 
     return lower
 
 
+# ── normalisations ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def _layer_norm(
-    x: Ref, shape: Any, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5, *_: Any, **__: Any
+    x: Ref, shape: Any, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5, *_: Any
 ) -> Ref:
+    if 0 in x.shape:
+        return moved(x)
     return COMPOSITIONS["layer_norm"].function(x, tuple(shape), weight, bias, eps)
+
+
+def _rms_norm(x: Ref, shape: Any, weight: Ref | None = None, eps: float | None = None) -> Ref:
+    if eps is None:
+        raise GraphError("rms_norm without an eps depends on the format, and is not lowered")
+    return COMPOSITIONS["rms_norm"].function(x, tuple(shape), weight, eps)
 
 
 def _batch_norm(
@@ -48,13 +135,68 @@ def _batch_norm(
     weight: Ref | None = None,
     bias: Ref | None = None,
     training: bool = False,
-    momentum: float = 0.1,
+    momentum: float | None = 0.1,
     eps: float = 1e-5,
     *_: Any,
 ) -> Ref:
     return COMPOSITIONS["batch_norm"].function(
         x, running_mean, running_var, weight, bias, training, momentum or 0.0, eps
     )
+
+
+def _kernel_order(function: Callable[..., Ref]) -> Callable[..., Ref]:
+    """The kernel's own function has the affine parameters before the statistics."""
+    return lambda x, weight, bias, mean_of, var_of, *rest: function(x, mean_of, var_of, weight, bias, *rest)
+
+
+def _instance_norm(
+    x: Ref,
+    running_mean: Ref | None = None,
+    running_var: Ref | None = None,
+    weight: Ref | None = None,
+    bias: Ref | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Ref:
+    return COMPOSITIONS["instance_norm"].function(
+        x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+
+
+def _group_norm(
+    x: Ref, groups: int, weight: Ref | None = None, bias: Ref | None = None, eps: float = 1e-5, *_: Any
+) -> Ref:
+    return moved(x) if 0 in x.shape else COMPOSITIONS["group_norm"].function(x, groups, weight, bias, eps)
+
+
+def _local_response_norm(x: Ref, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Ref:
+    """x/(k + α·(mean of the squares of `size` channels around))^β."""
+    squares = x * x
+    low, high = (0, size // 2) + (0,) * (len(x.shape) - 2), (0, (size - 1) // 2) + (0,) * (len(x.shape) - 2)
+    grown = x.builder.pad(squares, low=low, high=high, interior=(0,) * len(low))
+    around = grown[:, 0 : x.shape[1]]
+    for i in range(1, size):
+        around = around + grown[:, i : i + x.shape[1]]
+    return x / (around / float(size) * alpha + k) ** beta
+
+
+def _normalize(x: Ref, p: float = 2.0, dim: int = 1, eps: float = 1e-12, **_: Any) -> Ref:
+    return COMPOSITIONS["normalize"].function(x, float(p), dim, eps)
+
+
+def _weight_norm(v: Ref, g: Ref, dim: int = 0) -> Ref:
+    """g·v/‖v‖, with a norm for each slice along an axis, or for all."""
+    axes = (
+        tuple(range(len(v.shape)))
+        if dim == -1
+        else tuple(a for a in range(len(v.shape)) if a != axis_of(dim, len(v.shape)))
+    )
+    return v * (g / norm(v, 2.0, axes, keepdim=True)) if axes else v * (g / v.builder.abs(v))
+
+
+# ── attention ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _attention(
@@ -64,156 +206,128 @@ def _attention(
     attn_mask: Ref | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
+    *,
     scale: float | None = None,
     enable_gqa: bool = False,
+    dropout_mask: Ref | None = None,
 ) -> Ref:
+    if dropout_p and dropout_mask is None:
+        raise NotImplementedError  # the mask stays inside of the kernel
     if enable_gqa:
-        repeat = query.shape[-3] // key.shape[-3]
-        key, value = (_repeated(x, repeat) for x in (key, value))
-    return COMPOSITIONS["attention"].function(query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale)
+        key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
+    return COMPOSITIONS["attention"].function(
+        query, key, value, attn_mask, dropout_mask, dropout_p, is_causal=is_causal, scale=scale
+    )
 
 
 def _repeated(x: Ref, times: int) -> Ref:
     """Each head, `times` times in a row."""
     *lead, heads, length, size = x.shape
-    split = x.builder.apply("reshape", x, shape=(*lead, heads, 1, length, size))
-    return x.builder.apply(
-        "reshape", split.broadcast_to((*lead, heads, times, length, size)), shape=(*lead, heads * times, length, size)
+    split = x.builder.reshape(x, shape=(*lead, heads, 1, length, size))
+    wide = split.broadcast_to((*lead, heads, times, length, size))
+    return x.builder.reshape(wide, shape=(*lead, heads * times, length, size))
+
+
+def _cdist(a: Ref, b: Ref, p: float = 2.0, compute_mode: Any = None) -> Ref:
+    """All distances of two sets of rows; the Euclidean ones of many rows through a product, as the kernel computes them."""
+    many = max(a.shape[-2], b.shape[-2]) > 25
+    product = p == 2 and (
+        compute_mode == "use_mm_for_euclid_dist"
+        or (many and compute_mode in (None, "use_mm_for_euclid_dist_if_necessary"))
+    )
+    if product:
+        raise GraphError("distances of many rows through a product lose what differences keep, and are not lowered")
+    rank = max(len(a.shape), len(b.shape)) + 1
+    left = a.builder.reshape(a, shape=(*a.shape[:-1], 1, a.shape[-1]))
+    right = b.builder.reshape(b, shape=(*b.shape[:-2], 1, *b.shape[-2:]))
+    return norm(left - right, float(p), rank - 1)
+
+
+# ── whole numbers ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _one_hot(x: Ref, num_classes: int = -1) -> Ref:
+    if num_classes < 0:
+        raise GraphError("one_hot without the number of classes depends on numbers, and is not lowered")
+    shape = (*x.shape, num_classes)
+    place = x.builder.broadcast(x.builder.iota(size=num_classes), shape=shape, axes=(len(x.shape),))
+    return x.builder.cast(
+        x.builder.eq(x.builder.broadcast(x, shape=shape, axes=tuple(range(len(x.shape)))), place), to="int"
     )
 
 
-def _relu(x: Ref, *_: Any, **__: Any) -> Ref:
-    return x.builder.apply("relu", x)
+def _histogram(x: Ref, bins: int = 100, min: float = 0, max: float = 0) -> Ref:  # noqa: A002 # the framework's names
+    """How many numbers lie in each of equal bins; the last holds its end."""
+    if min == max:
+        raise GraphError("a histogram over the range of its numbers is not lowered")
+    D, flat = x.builder, as_real(x, x).builder.reshape(as_real(x, x), shape=(x.type.size,))
+    place = D.cast(truncated((flat - float(min)) * (bins / (max - min))), to="int")
+    last = D.where(place >= bins, place.constant(bins - 1), place)
+    inside = D.logical_and(flat >= float(min), flat <= float(max))
+    return D.scatter_add(D.where(inside, last, last.constant(-1)), flat.constant(1.0), axis=0, size=bins)
 
 
-def _loss(name: str) -> Any:
-    function = COMPOSITIONS[name].function
-
-    def lower(x: Ref, target: Ref, *args: Any, **kwargs: Any) -> Ref:
-        kept = {key: value for key, value in kwargs.items() if key not in ("size_average", "reduce", "inplace")}
-        return function(x, target, *args, **kept)
-
-    return lower
-
-
-def _cross_entropy(
-    x: Ref,
-    target: Ref,
-    weight: Ref | None = None,
-    size_average: Any = None,
-    ignore_index: int = -100,
-    reduce: Any = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Ref:
-    return COMPOSITIONS["cross_entropy"].function(x, target, weight, ignore_index, reduction, label_smoothing)
-
-
-def _nll(
-    x: Ref,
-    target: Ref,
-    weight: Ref | None = None,
-    size_average: Any = None,
-    ignore_index: int = -100,
-    reduce: Any = None,
-    reduction: str = "mean",
-) -> Ref:
-    return COMPOSITIONS["nll_loss"].function(x, target, weight, ignore_index, reduction)
+def _grouped_mm(a: Ref, b: Ref, *, offs: Ref | None = None, bias: Ref | None = None, out_dtype: Any = None) -> Ref:
+    """Rows of a, by groups that end at `offs`, each group with its own matrix of b."""
+    del out_dtype
+    if offs is None or bias is not None or len(a.shape) != 2 or len(b.shape) != 3:
+        raise GraphError("_grouped_mm is lowered for rows of a matrix and a matrix for each group")
+    D, rows, groups = a.builder, a.shape[0], b.shape[0]
+    ends, place = (
+        D.broadcast(offs, shape=(rows, groups), axes=(1,)),
+        D.broadcast(D.iota(size=rows), shape=(rows, groups), axes=(0,)),
+    )
+    group = D.sum(D.cast(ends <= place, to="real"), axes=(1,))
+    found = matmul(a, b[0]).constant(0.0)
+    for g in range(groups):
+        mine = D.eq(group, group.constant(float(g)))
+        found = D.where(D.broadcast(mine, shape=found.shape, axes=(0,)), matmul(a, b[g]), found)
+    return found
 
 
 def _dropout(x: Ref, p: float = 0.5, training: bool = True, inplace: bool = False) -> Ref:
+    del inplace
     if training and p:
         raise NotImplementedError  # it takes a mask, which is recovered where it is verified
-    return x.builder.apply("reshape", x, shape=x.shape)
-
-
-def _conv_transpose(x: Ref, weight: Ref, *args: Any, **kwargs: Any) -> Ref:
-    return COMPOSITIONS["conv_transpose"].function(x, weight, *args, **kwargs)
-
-
-def _max_pool(
-    x: Ref, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, **_: Any
-) -> Ref:
-    return COMPOSITIONS["max_pool"].function(x, kernel_size, stride or None, padding, dilation, ceil_mode=ceil_mode)
-
-
-def _avg_pool(
-    x: Ref,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Ref:
-    return COMPOSITIONS["avg_pool"].function(
-        x,
-        kernel_size,
-        stride or None,
-        padding,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        divisor_override=divisor_override,
-    )
+    return moved(x)
 
 
 NETWORKS = (
     Lowering("linear", _named("linear")),
-    Lowering("matmul", matmul),
-    Lowering("mm", matmul),
-    Lowering("bmm", matmul),
-    Lowering("rmatmul", lambda a, b: matmul(b, a)),
-    Lowering("addmm", _addmm),
-    Lowering("baddbmm", _addmm),
     Lowering("embedding", _embedding),
-    *(Lowering(f"conv{n}d", _named("conv")) for n in (1, 2, 3)),
-    *(Lowering(f"conv_transpose{n}d", _conv_transpose) for n in (1, 2, 3)),
-    *(Lowering(f"max_pool{n}d", _max_pool) for n in (1, 2, 3)),
-    *(Lowering(f"avg_pool{n}d", _avg_pool) for n in (1, 2, 3)),
-    *(Lowering(f"adaptive_avg_pool{n}d", _named("adaptive_avg_pool")) for n in (1, 2, 3)),
-    *(Lowering(f"adaptive_max_pool{n}d", _named("adaptive_max_pool")) for n in (1, 2, 3)),
+    Lowering(
+        "torch_embedding",
+        lambda weight, index, *rest: _embedding(index, weight, rest[0] if rest and rest[0] >= 0 else None),
+    ),
+    Lowering("embedding_bag", _embedding_bag),
+    *(Lowering(f"conv{n}d", COMPOSITIONS[f"conv{n}d"].function) for n in (1, 2, 3)),
+    *(Lowering(f"conv_transpose{n}d", COMPOSITIONS[f"conv_transpose{n}d"].function) for n in (1, 2, 3)),
     Lowering("layer_norm", _layer_norm),
-    Lowering("rms_norm", _named("rms_norm")),
-    Lowering("group_norm", _named("group_norm")),
+    Lowering("rms_norm", _rms_norm),
+    Lowering("group_norm", _group_norm),
     Lowering("batch_norm", _batch_norm),
+    Lowering("torch_batch_norm", _kernel_order(_batch_norm)),
+    Lowering("instance_norm", _instance_norm),
+    Lowering("torch_instance_norm", _kernel_order(_instance_norm)),
+    Lowering("local_response_norm", _local_response_norm),
+    Lowering("normalize", _normalize),
+    Lowering("cosine_similarity", COMPOSITIONS["cosine_similarity"].function),
+    Lowering("_weight_norm", _weight_norm),
     Lowering("softmax", _softmax("softmax")),
+    Lowering("softmin", _softmax("softmax", -1.0)),
     Lowering("log_softmax", _softmax("log_softmax")),
     Lowering("scaled_dot_product_attention", _attention),
+    Lowering("cdist", _cdist),
     Lowering("relu", _relu),
+    Lowering("rrelu", _rrelu),
+    *(Lowering(name, _named(name)) for name in ACTIVATIONS),
     *(
-        Lowering(name, _named(name, "inplace"))
-        for name in (
-            *(
-                "gelu",
-                "silu",
-                "mish",
-                "softplus",
-                "softsign",
-                "tanhshrink",
-                "glu",
-                "logsigmoid",
-                "leaky_relu",
-                "prelu",
-                "elu",
-            ),
-            *(
-                "celu",
-                "selu",
-                "hardtanh",
-                "relu6",
-                "hardsigmoid",
-                "hardswish",
-                "softshrink",
-                "hardshrink",
-                "var",
-                "std",
-            ),
-        )
+        Lowering(f"{name}dropout{rank}", _dropout)
+        for name in ("", "alpha_", "feature_alpha_")
+        for rank in ("", "1d", "2d", "3d")
+        if not (name and rank)
     ),
-    Lowering("dropout", _dropout),
-    Lowering("cross_entropy", _cross_entropy),
-    Lowering("nll_loss", _nll),
-    *(Lowering(name, _loss(name)) for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div")),
-    Lowering("binary_cross_entropy", _loss("bce_loss")),
-    Lowering("binary_cross_entropy_with_logits", _loss("bce_with_logits_loss")),
+    Lowering("one_hot", _one_hot),
+    Lowering("histc", _histogram),
+    Lowering("_grouped_mm", _grouped_mm),
 )

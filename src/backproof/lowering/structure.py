@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 
 from backproof.errors import GraphError
-from backproof.ir.build import Ref, index
-from backproof.ir.compose.axes import axis_of
-from backproof.lowering.lowering import Lowering
+from backproof.ir.build import Ref, broadcast_shapes
+from backproof.ir.compose.axes import axes_of, axis_of, places_beside
+from backproof.lowering.lowering import Lowering, moved
 
-FLOATS = {"float64", "float32", "float16", "bfloat16"}
+KIND_OF = {
+    **dict.fromkeys(("float64", "float32", "float16", "bfloat16"), "real"),
+    **dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), "int"),
+    "bool": "bool",
+}
 
 
 def _sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
@@ -28,22 +32,41 @@ def _reshape(x: Ref, *shape: Any) -> Ref:
     return x.builder.apply("reshape", x, shape=tuple(sizes))
 
 
-def _same(x: Ref, *_: Any, **__: Any) -> Ref:
-    return x.builder.apply("reshape", x, shape=x.shape)
-
-
 def _cast(x: Ref, *given: Any, dtype: Any = None, **_: Any) -> Ref:
     """Only a change of kind is a change of numbers; rounding to another format is the format of the output."""
-    wanted = dtype or next(
-        (item for item in given if isinstance(item, str) and item in {*FLOATS, "int64", "bool"}), None
-    )
-    kind = "real" if wanted in FLOATS else {"int64": "int", "bool": "bool"}.get(wanted or "", x.type.kind)
-    return _same(x) if kind == x.type.kind else x.builder.apply("cast", x, to=kind)
+    like = next((item.type.kind for item in given if isinstance(item, Ref)), x.type.kind)
+    wanted = dtype or next((item for item in given if isinstance(item, str) and item in KIND_OF), None)
+    kind = KIND_OF.get(str(wanted), like)
+    return moved(x) if kind == x.type.kind else _as(x, kind)
 
 
-def _transpose(x: Ref, a: int, b: int) -> Ref:
+def _as(x: Ref, kind: str) -> Ref:
+    if kind == "bool":
+        return x.builder.ne(x, x.constant(0))
+    return x.builder.apply("cast", x, to=kind)
+
+
+SHORT = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "bool": "bool",
+}
+
+
+def _cast_to(dtype: str) -> Callable[..., Ref]:
+    return lambda x, **_: _cast(x, dtype)
+
+
+def _transpose(x: Ref, dim0: int, dim1: int) -> Ref:
     order = list(range(len(x.shape)))
-    a, b = axis_of(a, len(order)), axis_of(b, len(order))
+    a, b = axis_of(dim0, len(order)), axis_of(dim1, len(order))
     order[a], order[b] = b, a
     return x.builder.apply("transpose", x, axes=tuple(order))
 
@@ -85,9 +108,13 @@ def _flatten(x: Ref, start_dim: int = 0, end_dim: int = -1) -> Ref:
 
 
 def _cat(tensors: list[Ref], dim: int = 0, **_: Any) -> Ref:
-    parts = [x for x in tensors if x.shape != (0,)] or tensors  # an empty vector is joined to anything, by old custom
+    parts = [x for x in tensors if x.shape != (0,)] or tensors[
+        :1
+    ]  # an empty vector is joined to anything, by old custom
+    if len({x.type.kind for x in parts}) > 1:
+        parts = [x if x.type.kind == "real" else _as(x, "real") for x in parts]
     axis = axis_of(dim, len(parts[0].shape))
-    return _same(parts[0]) if len(parts) == 1 else parts[0].builder.apply("concat", *parts, axis=axis)
+    return moved(parts[0]) if len(parts) == 1 else parts[0].builder.apply("concat", *parts, axis=axis)
 
 
 def _stack(tensors: list[Ref], dim: int = 0) -> Ref:
@@ -99,7 +126,10 @@ def _along(x: Ref, axis: int, begin: int, end: int) -> Ref:
     return x[(slice(None),) * axis + (slice(begin, end),)]
 
 
-def _split(x: Ref, sizes: Any, dim: int = 0) -> list[Ref]:
+def _split(
+    x: Ref, split_size: Any = None, dim: int = 0, *, split_sizes: Any = None, split_size_or_sections: Any = None
+) -> list[Ref]:
+    sizes = next(given for given in (split_size, split_sizes, split_size_or_sections) if given is not None)
     axis = axis_of(dim, len(x.shape))
     n = x.shape[axis]
     parts = [min(sizes, n - at) for at in range(0, n, sizes)] if isinstance(sizes, int) else list(sizes)
@@ -116,120 +146,250 @@ def _unbind(x: Ref, dim: int = 0) -> list[Ref]:
     return [_select(x, axis, i) for i in range(x.shape[axis])]
 
 
-def _select(x: Ref, dim: int, at: int) -> Ref:
-    return x[(slice(None),) * axis_of(dim, len(x.shape)) + (at,)]
+def _select(x: Ref, dim: int, index: int) -> Ref:
+    return x[(slice(None),) * axis_of(dim, len(x.shape)) + (index,)]
 
 
 def _narrow(x: Ref, dim: int, start: int, length: int) -> Ref:
     return _along(x, axis_of(dim, len(x.shape)), start, start + length)
 
 
-def _getitem(x: Ref, key: Any) -> Ref:
-    keys = list(key) if isinstance(key, tuple) else [key]
-    values = [item for item in keys if isinstance(item, Ref)]
-    if not values:
-        return _plain_index(x, keys)
-    if (
-        len(values) == 1
-        and values[0].type.kind == "int"
-        and all(isinstance(k, (Ref, slice)) and k in (slice(None), values[0]) for k in keys if not isinstance(k, Ref))
-    ):
-        axis = next(i for i, item in enumerate(keys) if isinstance(item, Ref))
-        return x.builder.apply("gather", x, values[0], axis=axis)
-    raise GraphError(f"an index of this form is not lowered: {keys}")
+def _copy(x: Ref, other: Ref, *_: Any, **__: Any) -> Ref:
+    return _as(other, x.type.kind).broadcast_to(x.shape) if other.type.kind != x.type.kind else _spread(other, x.shape)
 
 
-def _plain_index(x: Ref, keys: list[Any]) -> Ref:
-    """Whole numbers, slices, `...` and None (a new axis)."""
-    if any(item is None for item in keys):
-        full = [item for item in keys if item is not None and item is not Ellipsis]
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
-            keys[at : at + 1] = [slice(None)] * (len(x.shape) - len(full))
-        else:
-            keys = keys + [slice(None)] * (len(x.shape) - len(full))
-        y = index(x, tuple(item for item in keys if item is not None))
-        place = 0
-        for item in keys:
-            if item is None:
-                y = _unsqueeze(y, place)
-            place += item is None or isinstance(item, slice)
-        return y
-    return index(x, tuple(keys))
+def _spread(x: Ref, shape: tuple[int, ...]) -> Ref:
+    return moved(x) if x.shape == shape else x.broadcast_to(shape)
 
 
-def _pad(x: Ref, pad: list[int], mode: str = "constant", value: float | None = None) -> Ref:
-    if mode != "constant" or (value not in (None, 0) and x.type.kind == "real"):
-        raise GraphError(f"padding of mode {mode!r} with {value!r} is not lowered")
-    n = len(x.shape)
-    low, high = [0] * n, [0] * n
-    for i in range(len(pad) // 2):
-        low[n - 1 - i], high[n - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    cut = tuple(slice(max(-a, 0), size - max(-b, 0)) for a, b, size in zip(low, high, x.shape, strict=True))
-    grown = x.builder.apply(
-        "pad", index(x, cut), low=tuple(max(a, 0) for a in low), high=tuple(max(b, 0) for b in high), interior=(0,) * n
+def _tile(x: Ref, *dims: Any) -> Ref:
+    given = _sizes(dims)
+    times = (1,) * (len(x.shape) - len(given)) + tuple(given)
+    shape = (1,) * (len(times) - len(x.shape)) + x.shape
+    if 0 in times or 0 in shape:
+        return x.builder.apply(
+            "broadcast", _nothing(x), shape=tuple(n * k for n, k in zip(shape, times, strict=True)), axes=()
+        )
+    wide = tuple(size for n, k in zip(shape, times, strict=True) for size in (k, n))
+    places = tuple(2 * axis + 1 for axis in range(len(shape)))
+    spread = x.builder.apply("broadcast", x.builder.reshape(x, shape=shape), shape=wide, axes=places)
+    return x.builder.reshape(spread, shape=tuple(n * k for n, k in zip(shape, times, strict=True)))
+
+
+def _nothing(x: Ref) -> Ref:
+    return x.constant({"real": 0.0, "int": 0, "bool": False}[x.type.kind], ())
+
+
+def _roll(x: Ref, shifts: Any, dims: Any = None) -> Ref:
+    if dims in (None, (), []):
+        flat = x.builder.reshape(x, shape=(x.type.size,))
+        return x.builder.reshape(_roll(flat, shifts if isinstance(shifts, int) else shifts[0], 0), shape=x.shape)
+    pairs = (
+        [(shifts, dims)]
+        if isinstance(shifts, int)
+        else list(zip(shifts, [dims] if isinstance(dims, int) else dims, strict=True))
     )
-    if value in (None, 0) or x.type.kind == "real":
-        return grown
-    inside = x.builder.apply(
-        "pad",
-        index(x, cut).constant(True),
-        low=tuple(max(a, 0) for a in low),
-        high=tuple(max(b, 0) for b in high),
-        interior=(0,) * n,
+    for shift, dim in pairs:
+        axis = axis_of(dim, len(x.shape))
+        at = -shift % max(x.shape[axis], 1)
+        if at:
+            x = x.builder.concat(_along(x, axis, at, x.shape[axis]), _along(x, axis, 0, at), axis=axis)
+    return moved(x)
+
+
+def _flip(x: Ref, *dims: Any) -> Ref:
+    return x.builder.apply("flip", x, axes=axes_of(list(_sizes(dims)), len(x.shape)))
+
+
+def _rot90(x: Ref, k: int = 1, dims: Any = (0, 1)) -> Ref:
+    a, b = (axis_of(d, len(x.shape)) for d in dims)
+    match k % 4:
+        case 0:
+            return moved(x)
+        case 1:
+            return _transpose(_flip(x, b), a, b)
+        case 2:
+            return _flip(x, (a, b))
+        case _:
+            return _flip(_transpose(x, a, b), b)
+
+
+def _movedim(x: Ref, source: Any, destination: Any) -> Ref:
+    rank = len(x.shape)
+    sources, places = (
+        [axis_of(d, rank) for d in ([given] if isinstance(given, int) else given)] for given in (source, destination)
     )
-    return x.builder.apply("where", inside, grown, grown.constant(value))
+    rest = iter(axis for axis in range(rank) if axis not in sources)
+    order = [sources[places.index(place)] if place in places else next(rest) for place in range(rank)]
+    return x.builder.transpose(x, axes=tuple(order))
 
 
-def _setter(op: Callable[..., Ref]) -> Callable[..., Ref]:
-    return lambda x, other, *_, **__: op(other).broadcast_to(x.shape)
+def _unflatten(x: Ref, dim: int, sizes: Any) -> Ref:
+    axis = axis_of(dim, len(x.shape))
+    parts = list(sizes)
+    if -1 in parts:
+        parts[parts.index(-1)] = x.shape[axis] // max(math.prod(n for n in parts if n != -1), 1)
+    return x.builder.reshape(x, shape=(*x.shape[:axis], *parts, *x.shape[axis + 1 :]))
+
+
+def _tensor_split(x: Ref, parts: Any, dim: int = 0) -> list[Ref]:
+    axis = axis_of(dim, len(x.shape))
+    if isinstance(parts, Ref):
+        raise GraphError("a split at places that are data is not lowered")
+    n = x.shape[axis]
+    if isinstance(parts, int):
+        small, more = divmod(n, parts)
+        ends = np.cumsum([small + (i < more) for i in range(parts)]).tolist()
+    else:
+        ends = [*(min(max(at + n if at < 0 else at, 0), n) for at in parts), n]
+    return [_along(x, axis, begin, max(begin, end)) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _split_along(axis: int) -> Callable[..., list[Ref]]:
+    return lambda x, parts: _tensor_split(x, parts, 0 if axis == 1 and len(x.shape) == 1 else axis)
+
+
+def _at_least(rank: int) -> Callable[..., Any]:
+    """With new axes of size 1: behind a vector's for rank 3, else in front."""
+
+    def one(x: Ref) -> Ref:
+        shape = x.shape
+        if rank == 3 and len(shape) == 2:
+            shape = (*shape, 1)
+        elif rank == 3 and len(shape) == 1:
+            shape = (1, *shape, 1)
+        return x.builder.reshape(x, shape=(1,) * (rank - len(shape)) + shape)
+
+    def lower(*given: Any) -> Any:
+        several = len(given) > 1 or isinstance(given[0], (list, tuple))
+        parts = list(given[0]) if isinstance(given[0], (list, tuple)) else list(given)
+        return [one(x) for x in parts] if several else one(parts[0])
+
+    return lower
+
+
+def _joined(rank: int, axis: int) -> Callable[..., Ref]:
+    def lower(tensors: Any) -> Ref:
+        parts = [x if len(x.shape) >= rank else _at_least(rank)(x) for x in tensors]
+        return _cat(parts, 0 if axis == 1 and len(parts[0].shape) == 1 else axis)
+
+    return lower
+
+
+def _columns(tensors: Any) -> Ref:
+    return _cat([x if len(x.shape) > 1 else x.builder.reshape(x, shape=(x.type.size, 1)) for x in tensors], 1)
+
+
+def _meshgrid(*given: Any, indexing: str = "ij") -> list[Ref]:
+    parts = list(given[0]) if isinstance(given[0], (list, tuple)) else list(given)
+    flat = [x.builder.reshape(x, shape=(x.type.size,)) for x in parts]
+    order = list(range(len(flat)))
+    if indexing == "xy" and len(flat) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(flat[i].shape[0] for i in order)
+    return [x.builder.broadcast(x, shape=shape, axes=(order.index(i),)) for i, x in enumerate(flat)]
+
+
+def _broadcast_tensors(*given: Any) -> list[Ref]:
+    parts = list(given[0]) if isinstance(given[0], (list, tuple)) else list(given)
+    shape: tuple[int, ...] = ()
+    for x in parts:
+        shape = broadcast_shapes(shape, x.shape)
+    return [_spread(x, shape) for x in parts]
+
+
+def _windows(x: Ref, dimension: int, size: int, step: int) -> Ref:
+    """Windows along an axis, each laid along a new last axis."""
+    if not x.shape:
+        return x.builder.reshape(x, shape=(size,))
+    axis = axis_of(dimension, len(x.shape))
+    starts = range(0, x.shape[axis] - size + 1, step)
+    index = places_beside(x, np.array([[a + k for k in range(size)] for a in starts], dtype=np.int64).reshape(-1, size))
+    found = x.builder.gather(x, index, axis=axis)
+    return _movedim(found, axis + 1, -1)
+
+
+def _sum_to_size(x: Ref, *sizes: Any) -> Ref:
+    wanted = _sizes(sizes)
+    lead = len(x.shape) - len(wanted)
+    axes = tuple(axis for axis, n in enumerate(x.shape) if axis < lead or (wanted[axis - lead] == 1 and n != 1))
+    return x.builder.reshape(x.builder.sum(x, axes=axes), shape=tuple(wanted)) if axes else moved(x)
+
+
+def _cartesian(*tensors: Any) -> Ref:
+    if len(tensors) == 1:
+        return moved(tensors[0])
+    grid = _meshgrid(*tensors)
+    return _stack([x.builder.reshape(x, shape=(x.type.size,)) for x in grid], 1)
+
+
+def _block_diagonal(*tensors: Any) -> Ref:
+    parts = [_at_least(2)(x) for x in (tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors)]
+    width, before, rows = sum(x.shape[1] for x in parts), 0, []
+    for x in parts:
+        low, high = (0, before), (0, width - before - x.shape[1])
+        rows.append(x.builder.pad(x, low=low, high=high, interior=(0, 0)))
+        before += x.shape[1]
+    return _cat(rows, 0)
+
+
+def _filled(x: Ref, value: Any) -> Ref:
+    if isinstance(value, Ref):
+        return _copy(x, value)
+    return x.constant({"real": float, "int": int, "bool": bool}[x.type.kind](value))
 
 
 STRUCTURE = (
-    *(Lowering(op, _reshape) for op in ("reshape", "view", "_unsafe_view")),
-    *(Lowering(op, _same) for op in ("contiguous", "clone", "alias", "identity", "requires_grad")),
+    *(Lowering(op, _reshape) for op in ("reshape", "view", "_unsafe_view", "view_copy")),
+    *(Lowering(op, moved) for op in ("contiguous", "clone", "alias", "identity", "requires_grad", "alias_copy")),
+    *(Lowering(op, moved) for op in ("cpu", "pin_memory", "resolve_conj", "resolve_neg", "conj", "real")),
     Lowering("view_as", lambda x, other: _reshape(x, *other.shape)),
     Lowering("reshape_as", lambda x, other: _reshape(x, *other.shape)),
-    *(Lowering(op, _cast) for op in ("to", "type")),
-    Lowering("float", lambda x, **_: _cast(x, "float32")),
-    Lowering("double", lambda x, **_: _cast(x, "float64")),
-    Lowering("half", lambda x, **_: _cast(x, "float16")),
-    Lowering("bfloat16", lambda x, **_: _cast(x, "bfloat16")),
-    Lowering("long", lambda x, **_: _cast(x, "int64")),
-    Lowering("bool", lambda x, **_: _cast(x, "bool")),
+    Lowering("ravel", lambda x: _reshape(x, -1) if x.type.size else x.builder.reshape(x, shape=(0,))),
+    *(Lowering(op, _cast) for op in ("to", "type", "_to_copy")),
+    *(Lowering(op, _cast_to(name)) for op, name in SHORT.items()),
     Lowering("detach", lambda x: x.builder.apply("stop_gradient", x)),
-    Lowering("transpose", _transpose),
-    Lowering("permute", _permute),
-    Lowering("t", _t),
-    Lowering("T", _t),
+    *(Lowering(op, _transpose) for op in ("transpose", "transpose_copy")),
+    *(Lowering(op, _permute) for op in ("permute", "permute_copy")),
+    *(Lowering(op, _t) for op in ("t", "T", "t_copy")),
+    Lowering("H", lambda x: _transpose(x, -1, -2)),
     Lowering("mT", lambda x: _transpose(x, -1, -2)),
-    Lowering("expand", _expand),
-    Lowering("expand_as", lambda x, other: x.broadcast_to(other.shape)),
-    Lowering("broadcast_to", lambda x, shape: x.broadcast_to(tuple(shape))),
-    Lowering("unsqueeze", _unsqueeze),
-    Lowering("squeeze", _squeeze),
+    Lowering("mH", lambda x: _transpose(x, -1, -2)),
+    Lowering("movedim", _movedim),
+    *(Lowering(op, _expand) for op in ("expand", "expand_copy")),
+    Lowering("expand_as", lambda x, other: _spread(x, other.shape)),
+    Lowering("broadcast_to", lambda x, *shape, size=None: _spread(x, tuple(_sizes((size,) if size else shape)))),
+    Lowering("broadcast_tensors", _broadcast_tensors),
+    *(Lowering(op, _unsqueeze) for op in ("unsqueeze", "unsqueeze_copy")),
+    *(Lowering(op, _squeeze) for op in ("squeeze", "squeeze_copy")),
     Lowering("flatten", _flatten),
+    Lowering("unflatten", _unflatten),
     Lowering("cat", _cat),
     Lowering("stack", _stack),
-    Lowering("split", _split),
+    Lowering("hstack", _joined(1, 1)),
+    Lowering("vstack", _joined(2, 0)),
+    Lowering("dstack", _joined(3, 2)),
+    Lowering("column_stack", _columns),
+    Lowering("block_diag", _block_diagonal),
+    Lowering("cartesian_prod", _cartesian),
+    *(Lowering(f"atleast_{n}d", _at_least(n)) for n in (1, 2, 3)),
+    Lowering("meshgrid", _meshgrid),
+    *(Lowering(op, _split) for op in ("split", "split_with_sizes_copy")),
     Lowering("chunk", _chunk),
-    Lowering("unbind", _unbind),
+    Lowering("tensor_split", _tensor_split),
+    *(Lowering(op, _split_along(axis)) for op, axis in (("vsplit", 0), ("hsplit", 1), ("dsplit", 2))),
+    *(Lowering(op, _unbind) for op in ("unbind", "unbind_copy")),
     Lowering("select", _select),
-    Lowering("narrow", _narrow),
-    Lowering("getitem", _getitem),
-    Lowering("pad", _pad),
-    Lowering(
-        "flip",
-        lambda x, *dims: x.builder.apply("flip", x, axes=tuple(sorted(axis_of(d, len(x.shape)) for d in _sizes(dims)))),
-    ),
-    Lowering(
-        "cumsum", lambda x, dim, **_: x.builder.apply("cumsum", x, axis=axis_of(dim, len(x.shape)), reverse=False)
-    ),
-    Lowering("copy", _setter(lambda x: x)),
-    Lowering(
-        "index_select", lambda x, dim, index: x.builder.apply("gather", x, index, axis=axis_of(dim, len(x.shape)))
-    ),
-    Lowering(
-        "gather", lambda x, dim, index, **_: x.builder.apply("gather_along", x, index, axis=axis_of(dim, len(x.shape)))
-    ),
+    *(Lowering(op, _narrow) for op in ("narrow", "narrow_copy")),
+    *(Lowering(op, _tile) for op in ("tile", "repeat")),
+    Lowering("roll", _roll),
+    Lowering("flip", _flip),
+    Lowering("fliplr", lambda x: _flip(x, 1)),
+    Lowering("flipud", lambda x: _flip(x, 0)),
+    Lowering("rot90", _rot90),
+    *(Lowering(op, _windows) for op in ("unfold", "unfold_copy")),
+    Lowering("sum_to_size", _sum_to_size),
+    Lowering("copy", _copy),
+    Lowering("fill", _filled),
+    Lowering("zero", lambda x: _filled(x, 0)),
 )

@@ -75,7 +75,7 @@ def value_of(given: Any, beside: Ref) -> Ref:
     return given if isinstance(given, Ref) else beside.constant(given, ())
 
 
-def places_beside(x: Ref, places: Sequence[Any]) -> Ref:
+def places_beside(x: Ref, places: Any) -> Ref:
     """Static indices as a constant of x's graph."""
     tensor = Tensor.of(np.array(places, dtype=np.int64))
     return x.builder.apply("constant", value=tensor, shape=tensor.shape)
