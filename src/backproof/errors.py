@@ -25,6 +25,10 @@ class UsageError(BackproofError):
 
     exit_code = 3
 
+    def __init__(self, message: str, code: str = "USAGE") -> None:
+        super().__init__(message)
+        self.code = code  # its stable name for programs
+
 
 class InputError(BackproofError):
     """What was given cannot be read: missing, truncated, malformed, too large or hostile."""

@@ -194,3 +194,44 @@ def test_the_tables_print(bp):
     assert bp("explain", "replay")[1] == bp("explain", "14")[1]
     assert json.loads(bp("schema", "receipt.v0.5.0")[1])["title"] == "receipt.v0.5.0"
     assert "framework-trace.v0.8.0" in bp("schema")[1]
+
+
+def test_flags_may_stand_before_the_command(bp, mazur):
+    after = bp("verify", "mazur", mazur, "--json")
+
+    assert bp("--json", "verify", "mazur", mazur) == after
+    assert "\x1b[32mPASS" in bp("--color", "always", "verify", "mazur", mazur)[2]
+    assert "\x1b" not in bp("--color=auto", "verify", "mazur", mazur)[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["reconcile", "receipt"], "MISSING_FILE_ARG"),
+        (["verify"], "MISSING_FILE_ARG"),
+        (["verify", "x", "--jsn"], "INVALID_FLAG"),
+        (["scaffold", "topology"], "MISSING_TOPOLOGY_ARG"),
+        (["scaffold", "topology", "--topology", "mnist"], "INVALID_TOPOLOGY_ARG"),
+        (["bogus"], "USAGE"),
+    ],
+)
+def test_wrong_usage_is_an_envelope_in_json_mode(bp, arguments, code):
+    exit_code, out, err = bp(*arguments, "--json")
+
+    assert (exit_code, err) == (3, "")
+    assert json.loads(out)["error"]["code"] == code
+
+
+def test_a_flag_is_not_guessed_from_its_beginning_but_suggested(bp, mazur):
+    code, _, err = bp("verify", "mazur", mazur, "--stric")
+
+    assert code == 3
+    assert "did you mean --strict?" in err
+
+
+def test_a_failed_product_comes_with_its_factors(bp, broken):
+    failures = json.loads(bp("reconcile", "receipt", broken, "--json")[1])["failures"]
+
+    assert [factor["name"] for factor in failures[0]["factors"]] == ["output_error_signal", "upstream_activation"]
+    assert failures[0]["product_order"] == "left_to_right"
+    assert all("factors" not in failure for failure in failures if failure["rule"] in {5, 6, 7})

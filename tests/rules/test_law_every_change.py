@@ -20,6 +20,7 @@ OPTIONAL = {
     "source_framework.information_uri",
     "source_framework.extractor",
     "attestor.import_provenance.import_timestamp",
+    "attestor.signed_subject_digest",  # the verdict then says that nothing binds the receipt (below)
 }
 EVERY = int(os.environ.get("BACKPROOF_EVERY_CHANGE", "9"))  # 1 tries all of them, which takes minutes
 # (subject, the record that is changed)
@@ -47,3 +48,26 @@ def test_every_change_is_rejected_or_listed_as_unchecked(name, record):
             escaped.append((kind, place))
 
     assert escaped == []
+
+
+def test_a_receipt_whose_digest_was_taken_away_is_said_to_be_bound_by_nothing():
+    (signed,) = subject("signed")
+    (plain,) = subject("signed")
+    del plain["attestor"]["signed_subject_digest"]
+
+    with_digest, without = (verify_receipts(receipts([document]), bundle=False) for document in (signed, plain))
+
+    assert not any("no digest binds" in note for note in with_digest.notes)
+    assert any("no digest binds this receipt" in note for note in without.notes)
+    assert all(entry.because.startswith("bound by a digest") for entry in with_digest.unchecked[:3])
+    assert not any(entry.because.startswith("bound by a digest") for entry in without.unchecked)
+
+
+def test_a_digest_that_does_not_hold_binds_nothing():
+    (document,) = subject("signed")
+    document["fixture"] += "x"
+
+    verdict = verify_receipts(receipts([document]), bundle=False)
+
+    assert [finding.rule for finding in verdict.findings] == [16]
+    assert not any(entry.because.startswith("bound by a digest") for entry in verdict.unchecked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -60,16 +61,33 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.HOLDS
     command = _find(arguments[0])
     module = command.load()
-    parser = Parser(prog=f"bp {command.name}", description=module.__doc__)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog=f"bp {command.name}", description=module.__doc__, allow_abbrev=False, formatter_class=raw)
     module.arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))
 
 
+def _command_first(arguments: Sequence[str]) -> list[str]:
+    """The same command line with the flags that stand before its command behind it: `bp --json verify FILE`."""
+    flags, rest = [], list(arguments)
+    while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in {"-h", "--help", "-v", "--version"}:
+        flags.append(rest.pop(0))
+        if flags[-1] in {"--color", "--format", "--out", "--topology"} and len(rest) > 1:
+            flags.append(rest.pop(0))
+    return [*rest[:1], *flags, *rest[1:]]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point of `bp`: every error becomes a message on stderr and an exit code, never a traceback."""
+    given = _command_first(sys.argv[1:] if arguments is None else arguments)
     try:
-        return run(sys.argv[1:] if arguments is None else arguments)
+        return run(given)
     except BackproofError as error:
+        if isinstance(error, UsageError) and ({"--json", "--format=json"} & set(given)):
+            from backproof.cli.envelope import error_envelope, print_json
+
+            print_json(error_envelope(error))
+            return error.exit_code
         print(f"bp: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:

@@ -44,9 +44,28 @@ class Command:
         return cast("CommandModule", importlib.import_module(self.module))
 
 
+# What an argument parser complains of, by the words it begins with, and the stable name of that for programs.
+_COMPLAINTS = (
+    ("unrecognized arguments: -", "INVALID_FLAG"),
+    ("argument --topology: invalid choice", "INVALID_TOPOLOGY_ARG"),
+    ("the following arguments are required: --topology", "MISSING_TOPOLOGY_ARG"),
+    ("the following arguments are required: file", "MISSING_FILE_ARG"),
+    ("the following arguments are required: [mazur|general|multi] FILE", "MISSING_FILE_ARG"),
+)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaint is a UsageError, so that every wrong usage leaves by one door."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse, and point at the help that would have told."""
-        raise UsageError(f"{message}\n  (see '{self.prog} --help')")
+        code = next((code for begin, code in _COMPLAINTS if message.startswith(begin)), "USAGE")
+        raise UsageError(f"{message}{self._near(message)}\n  (see '{self.prog} --help')", code)
+
+    def _near(self, message: str) -> str:
+        """The flag that may have been meant."""
+        import difflib
+
+        flag = message.rpartition(" ")[2].partition("=")[0]
+        near = difflib.get_close_matches(flag, list(self._option_string_actions), n=1) if flag[:2] == "--" else []
+        return f"; did you mean {near[0]}?" if near and near[0] != flag else ""

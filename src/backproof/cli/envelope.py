@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backproof.errors import BackproofError, InputError, UsageError
+from backproof.errors import BackproofError, InputError
 from backproof.receipt.json_text import pieces
 
 
@@ -18,7 +18,7 @@ def output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON on standard output")
     parser.add_argument("--format", choices=("json", "text"), help="--format=json is --json")
     parser.add_argument("--verbose", "-V", action="store_true", help="say on standard error what is being done")
-    parser.add_argument("--color", choices=("always", "never"), help="colour, or none, whatever the terminal")
+    parser.add_argument("--color", choices=("auto", "always", "never"), help="colour, or none, whatever the terminal")
 
 
 def strict_flags(parser: argparse.ArgumentParser) -> None:
@@ -34,19 +34,23 @@ def wants_json(args: argparse.Namespace) -> bool:
 
 def enveloped(args: argparse.Namespace, work: Callable[[argparse.Namespace], int]) -> int:
     """Do the work; in JSON mode an error becomes `{ok: false, error: {code, message}}` on standard output."""
+    args.color = None if args.color == "auto" else args.color
     try:
         return work(args)
     except BackproofError as error:
         if not wants_json(args):
             raise
-        print_json({"ok": False, "error": {"code": code_of(error), "message": str(error), "retryable": False}})
+        print_json(error_envelope(error))
         return error.exit_code
+
+
+def error_envelope(error: BackproofError) -> dict[str, Any]:
+    """An error as programs read it."""
+    return {"ok": False, "error": {"code": code_of(error), "message": str(error), "retryable": False}}
 
 
 def code_of(error: BackproofError) -> str:
     """The stable name of an error for programs."""
-    if isinstance(error, UsageError):
-        return "USAGE"
     return str(getattr(error, "code", "INVALID_INPUT" if isinstance(error, InputError) else "ERROR"))
 
 

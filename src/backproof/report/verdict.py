@@ -223,9 +223,10 @@ def _told(finding: Finding) -> Text:
             f"{finding.deviation:<{ROUGH}.3g}{finding.bound:<{ROUGH}.3g}",
             (finding.because, "dim"),
         )
-    said = [(_short(finding.said), "red"), ": "] if finding.said is not None else []
-    should = ["; should be ", (_short(finding.found), "green")] if finding.found is not None else []
-    return Text.assemble(*said, finding.because, *should)
+    text = Text(finding.because)
+    if finding.said is not None:
+        text = Text.assemble((_short(finding.said), "red"), ": ", text)
+    return text if finding.found is None else Text.assemble(text, "; should be ", (_short(finding.found), "green"))
 
 
 def _short(value: Any) -> str:

@@ -183,13 +183,17 @@ class Verifier:
     def _unchecked(self) -> Iterator[Unchecked]:
         seen: set[str] = set()
         for shape, case in self._cases.items():
-            signed = shape.get(*r16_subject_digest.PATH) is not None or (self.bundle and self._digest.binds)
+            signed = shape.get(*r16_subject_digest.PATH) is not None and not self._fails(16)
+            signed |= self.bundle and self._digest.binds and not self._fails(17)
             if self.bundle:
                 case.coverage.paths |= {PATH, ("trace_id",)}
             for entry in unchecked_of(shape, case.coverage, signed=signed):
                 if entry.path not in seen:
                     seen.add(entry.path)
                     yield entry
+
+    def _fails(self, rule: int) -> bool:
+        return any(finding.rule == rule for finding in self.findings)
 
     def close(self) -> Verdict:
         """The verdict, after the last block (5 to 7)."""
@@ -222,6 +226,9 @@ class Verifier:
             yield "every parameter is a float32 number, so the bounds are those of a float32 computation"
         if self.bundle and self.records and not self._digest.binds:
             yield "no digest binds this bundle: records cut off its end would leave no trace"
+        signed = (shape.get(*r16_subject_digest.PATH) is not None for shape in self._cases)
+        if not self.bundle and any(case.layout.imported for case in self._cases.values()) and not any(signed):
+            yield "no digest binds this receipt: what is not checked could be changed without a trace"
 
     def _warnings(self) -> Iterator[str]:
         if self.not_canonical:
