@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from backproof.receipt import read_receipts as read_receipts
     from backproof.receipt import write_receipt as write_receipt
     from backproof.session import Session as Session
+    from backproof.trace.session import trace_grads as trace_grads
+    from backproof.trace.session import trace_weights as trace_weights
+    from backproof.trace.session import traced_grads as traced_grads
     from backproof.verify import verify_receipt as verify_receipt
 
 __version__ = "0.1.0"
@@ -23,6 +26,9 @@ _PUBLIC = {
     "hash_receipt": "backproof.receipt",
     "read_receipt": "backproof.receipt",
     "read_receipts": "backproof.receipt",
+    "trace_grads": "backproof.trace.session",
+    "trace_weights": "backproof.trace.session",
+    "traced_grads": "backproof.trace.session",
     "verify_receipt": "backproof.verify",
     "write_receipt": "backproof.receipt",
 }
@@ -34,6 +40,9 @@ __all__ = [
     "hash_receipt",
     "read_receipt",
     "read_receipts",
+    "trace_grads",
+    "trace_weights",
+    "traced_grads",
     "verify_receipt",
     "write_receipt",
 ]

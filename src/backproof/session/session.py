@@ -232,6 +232,11 @@ class Session:
         """The values of the leaves, in order."""
         return tuple(self._leaves)
 
+    @property
+    def parameters(self) -> dict[int, Parameter]:
+        """The parameters in use, by the leaf that each is."""
+        return dict(self._parameters)
+
     def value(self, ref: Ref) -> Any:
         """The value of a reference, as an array."""
         return self.domain.array(self._evaluated(self._own(ref).id)[ref.id])
