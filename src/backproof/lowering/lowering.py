@@ -15,6 +15,9 @@ class Lowering:
     function: Callable[..., Any]
     sized: bool = False
     """Whether the shape of its result depends on numbers: it is then given `results`, the types that were recorded."""
+    witnessed: bool = False
+    """Whether it is given `seen`, its results as they were recorded: to tell which of equals was taken, where that is left open, or
+    because a result is computed, and differentiated, from another."""
 
 
 def moved(x: Any, *_: Any, **__: Any) -> Any:

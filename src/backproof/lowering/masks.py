@@ -101,7 +101,8 @@ def _running(x: Ref, mean: Ref, variance: Ref, momentum: float | None, batch: tu
     found = [each, spread]
     if batch:
         found = [total(y, list(batch), keepdim=True) / float(x.shape[0]) for y in found]
-    weight = 0.0 if momentum is None else float(momentum)
+    # Kernels hold the momentum in their own format: 1 − momentum is then off by as much.
+    weight = mean.constant(0.0 if momentum is None else float(momentum))
     fresh = [y.builder.apply("reshape", y, shape=mean.shape) for y in found]
     return [old * (1.0 - weight) + new * weight for old, new in zip((mean, variance), fresh, strict=True)]
 

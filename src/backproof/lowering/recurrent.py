@@ -7,6 +7,8 @@ from typing import Any
 
 from backproof.errors import GraphError
 from backproof.ir.build import Ref, matmul
+from backproof.ir.compose.axes import split
+from backproof.ir.compose.linear import linear
 from backproof.ir.compose.recurrent import gru_cell, lstm_cell, rnn_cell
 from backproof.ir.types import Type
 from backproof.lowering.arithmetic import as_real
@@ -219,6 +221,17 @@ def _unpack(
     return [D.transpose(found, axes=(1, 0, *rest)) if batch_first else found, lengths]
 
 
+def _lstm_step(x: Ref, hx: Any, *weights: Any, seen: list[Ref] | None = None) -> list[Ref]:
+    """One cell: PyTorch computes h from c by functions of its own, so that what comes back to h comes back to c."""
+    h, c = _one_step(_lstm)(x, hx, *weights)
+    if seen is None:
+        return [h, c]
+    D, w = x.builder, [w for w in weights if w is not None]
+    gates = linear(x, w[0], w[2] if len(w) > 2 else None) + linear(hx[0], w[1], w[3] if len(w) > 2 else None)
+    out = D.sigmoid(split(gates, 4, -1)[3])
+    return [out * D.tanh(seen[1]), c]
+
+
 def _one_step(cell: Cell) -> Callable[..., Any]:
     def lower(x: Ref, hx: Any, *weights: Any) -> Any:
         given = [w for w in weights if w is not None]
@@ -235,7 +248,7 @@ RECURRENT = (
     Lowering("lstm", _layer(_lstm, states=2)),
     Lowering("gru", _layer(_gru, states=1)),
     *(Lowering(f"rnn_{kind}", _layer(_simple(kind), states=1)) for kind in ("tanh", "relu")),
-    Lowering("lstm_cell", _one_step(_lstm)),
+    Lowering("lstm_cell", _lstm_step, witnessed=True),
     Lowering("gru_cell", _one_step(_gru)),
     *(Lowering(f"rnn_{kind}_cell", _one_step(_simple(kind))) for kind in ("tanh", "relu")),
     Lowering("_pack_padded_sequence", _pack, sized=True),

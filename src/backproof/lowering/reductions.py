@@ -205,48 +205,73 @@ def _order(x: Ref, axis: int, *, descending: bool) -> Ref:
     return x.builder.argsort(as_real(x, x), axis=axis, descending=descending)
 
 
-def _sort(x: Ref, dim: Any = -1, descending: bool = False, stable: bool = False) -> list[Ref]:
+def _settled(line: Ref, axis: int, order: Ref, seen: Ref | None) -> Ref:
+    """An order in which equals stand as they were seen to: only where the elements are the same, and each is there once."""
+    if seen is None or not line.type.size:
+        return order
+    D = line.builder
+    taken = D.reshape(seen, shape=order.shape)
+    counts = D.scatter_along(taken, D.cast(taken.constant(1), to="real"), axis=axis, size=line.shape[axis])
+    once = kept(D.max(counts, axes=(axis,)), counts, (axis,)) <= 1.0
+    same = D.eq(*(as_real(_at(line, places, axis), line) for places in (taken, order)))
+    return D.where(D.logical_and(once.broadcast_to(order.shape), same), taken, order)
+
+
+def _sort(
+    x: Ref, dim: Any = -1, descending: bool = False, stable: bool = False, seen: list[Ref] | None = None
+) -> list[Ref]:
     del stable  # it only says more about equals than is asked
     line, axis = _line(x, dim)
-    order = _order(line, axis, descending=descending)
+    order = _settled(line, axis, _order(line, axis, descending=descending), seen[-1] if seen else None)
     return [y.builder.reshape(y, shape=x.shape) for y in (_at(line, order, axis), order)]
 
 
-def _argsort(x: Ref, dim: int = -1, descending: bool = False, stable: bool = False) -> Ref:
-    return _sort(x, dim, descending, stable)[1]
+def _argsort(
+    x: Ref, dim: int = -1, descending: bool = False, stable: bool = False, seen: list[Ref] | None = None
+) -> Ref:
+    return _sort(x, dim, descending, stable, seen)[1]
 
 
-def _topk(x: Ref, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Ref]:  # noqa: A002
+def _topk(
+    x: Ref,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,  # noqa: A002 # the framework's names
+    seen: list[Ref] | None = None,
+) -> list[Ref]:
     del sorted  # they are sorted whenever it is asked, and in practice always
     line, axis = _line(x, dim)
     real = as_real(line, line)
     order = x.builder.topk(real if largest else -real, k=k, axis=axis)
+    order = _settled(line, axis, order, seen[1] if seen else None)
     found = [_at(line, order, axis), order]
     return found if x.shape else [y.builder.reshape(y, shape=()) for y in found]
 
 
-def _ranked(x: Ref, rank: int, dim: int, keepdim: bool) -> list[Ref]:
+def _ranked(x: Ref, rank: int, dim: int, keepdim: bool, seen: list[Ref] | None) -> list[Ref]:
     """The element of this rank from the smallest, along an axis, and where it is."""
     line, axis = _line(x, dim)
     order = _order(line, axis, descending=False)
     place = order[(slice(None),) * axis + (slice(rank, rank + 1),)]
+    place = _settled(line, axis, place, seen[1] if seen else None)
     found = [_at(line, place, axis), place]
     if keepdim and x.shape:
         return found
     return [y.builder.reshape(y, shape=tuple(n for a, n in enumerate(line.shape) if a != axis)) for y in found]
 
 
-def _kthvalue(x: Ref, k: int, dim: int = -1, keepdim: bool = False) -> list[Ref]:
-    return _ranked(x, k - 1, dim, keepdim)
+def _kthvalue(x: Ref, k: int, dim: int = -1, keepdim: bool = False, seen: list[Ref] | None = None) -> list[Ref]:
+    return _ranked(x, k - 1, dim, keepdim, seen)
 
 
-def _median(x: Ref, dim: int | None = None, keepdim: bool = False) -> Any:
+def _median(x: Ref, dim: int | None = None, keepdim: bool = False, seen: list[Ref] | None = None) -> Any:
     """The lower of the two in the middle."""
     if dim is None:
         flat = x.builder.reshape(x, shape=(x.type.size,))
-        return _ranked(flat, (x.type.size - 1) // 2, 0, False)[0]
+        return _ranked(flat, (x.type.size - 1) // 2, 0, False, None)[0]
     line, axis = _line(x, dim)
-    return _ranked(x, (line.shape[axis] - 1) // 2, dim, keepdim)
+    return _ranked(x, (line.shape[axis] - 1) // 2, dim, keepdim, seen)
 
 
 # ── along an axis, one after another ────────────────────────────────────────────────────────────────────────────────
@@ -375,12 +400,12 @@ REDUCTIONS = (
     Lowering("aminmax", _aminmax),
     Lowering("argmax", _place_of("max")),
     Lowering("argmin", _place_of("min")),
-    Lowering("sort", _sort),
+    Lowering("sort", _sort, witnessed=True),
     Lowering("msort", lambda x: _sort(x, 0)[0]),
-    Lowering("argsort", _argsort),
-    Lowering("topk", _topk),
-    Lowering("kthvalue", _kthvalue),
-    Lowering("median", _median),
+    Lowering("argsort", _argsort, witnessed=True),
+    Lowering("topk", _topk, witnessed=True),
+    Lowering("kthvalue", _kthvalue, witnessed=True),
+    Lowering("median", _median, witnessed=True),
     Lowering("cumsum", _cumsum),
     Lowering("cumprod", _cumprod),
     Lowering("logcumsumexp", _logcumsumexp),

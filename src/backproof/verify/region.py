@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -42,6 +42,14 @@ def region_of(call: Call, reads: tuple[int, ...], value: Callable[[int], Value])
     if isinstance(found, str):
         raise Unlowered(found)
     return found
+
+
+def with_witnesses(call: Call, stored: Callable[[int], bool]) -> Call:
+    """The call with what it gave as one more argument, where its mathematics asks for that and it was recorded."""
+    lowering = LOWERINGS.get(canonical(call.op).removesuffix("_"))
+    if lowering is None or not lowering.witnessed or not all(map(stored, call.outputs)):
+        return call
+    return replace(call, kwargs={**call.kwargs, "seen": [{"value": output} for output in call.outputs]})
 
 
 def type_of(value: Value) -> Type:

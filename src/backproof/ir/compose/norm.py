@@ -124,8 +124,10 @@ def batch_norm_running(x: Ref, running_mean: Ref, running_var: Ref, momentum: fl
         raise GraphError(f"{x.type}: one number a channel has no variance")
     batch = x.builder.stop_gradient(x)
     found = (mean(batch, axes), var(batch, axes))
-    old_mean, old_var = ((1 - momentum) * old for old in (running_mean, running_var))
-    return old_mean + momentum * found[0], old_var + momentum * found[1]
+    # Kernels hold the momentum in their own format: 1 − momentum is then off by as much.
+    share = running_mean.constant(float(momentum))
+    old_mean, old_var = ((1.0 - share) * old for old in (running_mean, running_var))
+    return old_mean + share * found[0], old_var + share * found[1]
 
 
 def instance_norm(
