@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from backproof.report.page.section import Curve, Detail, Grid, Line, Section, Table, Tone, number, place
 from backproof.verify.equation import Result
-from backproof.verify.outcome import StepVerdict
+from backproof.verify.outcome import VERDICTS, StepVerdict
 
 MOST_STEPS = 150  # columns of the heat map; of a longer run, the steps that do not hold and some of the others
-MOST_FINDINGS = 200
-KINDS = ("forward", "seed", "gradient", "handling", "schedule", "state", "update", "chain")
-TONES: dict[str, Tone] = {"holds": "good", "noise": "warn", "flip": "warn", "broken": "bad", "suspect": "warn"}
+MOST_ROWS = 300
+KINDS = ("forward", "seed", "gradient")
+LAST = ("schedule", "state", "update", "chain")
+"""Kinds of equations in the order of a step; what is in neither is what is done to gradients, between them."""
+TONES: dict[str, Tone] = {"holds": "good", "noise": "warn", "flip": "warn", "broken": "bad", "nothing checked": "bad"}
 
 
 @dataclass
@@ -41,78 +44,86 @@ class RunPage:
         self.title = title
         self.places: dict[tuple[str, str], _Place] = {}
         self.steps: dict[int, str] = {}
-        self.counts = dict.fromkeys(("holds", "noise", "flip", "broken"), 0)
-        self.findings: list[tuple[int, Result]] = []
+        self.counts: Counter[str] = Counter()
+        self.found: list[list[str]] = []
+        self.tones: list[Tone] = []
+        self.first: tuple[int, Result] | None = None
         self.more = 0
-        self.unchecked: dict[tuple[str, str], int] = {}
-        self.suspects: list[tuple[str, ...]] = []
+        self.notes: dict[str, Counter[tuple[str, ...]]] = {
+            "suspect": Counter(),
+            "unchecked": Counter(),
+            "scales": Counter(),
+        }
 
     def add(self, verdict: StepVerdict) -> None:
         """One more step."""
         self.steps[verdict.step] = verdict.verdict
+        self.counts.update(verdict.counts)
         for result in verdict.results:
-            self.counts[result.verdict] = self.counts.get(result.verdict, 0) + 1
-            key = result.equation, f"{result.place} {result.probe}" if result.equation == "state" else result.place
-            self.places.setdefault(key, _Place(f"{key[1]} · {result.equation}")).add(verdict.step, result)
-        for result in verdict.broken:
-            if len(self.findings) < MOST_FINDINGS:
-                self.findings.append((verdict.step, result))
+            name = f"{result.place} {result.probe}" if result.equation == "state" else result.place
+            key = result.equation, name
+            self.places.setdefault(key, _Place(f"{name} · {result.equation}")).add(verdict.step, result)
+        if self.first is None and verdict.broken:
+            self.first = verdict.step, verdict.broken[0]
+        for result in verdict.findings:
+            if len(self.found) < MOST_ROWS:
+                self.found.append(_row(verdict.step, result))
+                self.tones.append(TONES[result.verdict])
             else:
                 self.more += 1
-        for entry in verdict.not_checked:
-            key = entry.place, entry.why
-            self.unchecked[key] = self.unchecked.get(key, 0) + 1
+        self.notes["suspect"].update((one.practice, one.evidence, one.advice) for one in verdict.suspect)
+        self.notes["unchecked"].update((one.place, one.why) for one in verdict.not_checked)
+        self.notes["scales"].update((one.kind, one.place, number(one.factor), one.says) for one in verdict.scales)
 
     def section(self) -> Section:
         """The run so far."""
-        broken = [step for step, verdict in self.steps.items() if verdict == "broken"]
-        checked = sum(self.counts.values())
-        verdict, tone = ("broken", "bad") if broken else ("holds", "good") if checked else ("nothing checked", "bad")
-        order = sorted(self.places.items(), key=_along)
-        details = {f"p{i}": _detail(each) for i, (_, each) in enumerate(order)}
-        keys = list(details)
-        parts: list[Grid | Curve | Table] = []
-        if self.findings:
-            parts.append(self._found())
-        if order:
-            parts.append(_curve([each for _, each in order], keys))
-            parts.append(self._grid([each for _, each in order], keys))
-        if self.unchecked:
-            parts.append(self._unchecked())
-        facts = [
-            ("steps", f"{len(self.steps)}" + (f", of which {len(broken)} do not hold" if broken else "")),
-            ("equations checked", f"{checked:,}"),
-            *((name, f"{count:,}") for name, count in self.counts.items() if count),
-            ("not checked", f"{sum(self.unchecked.values()):,}"),
-        ]
-        return Section(self.title, verdict, tone, facts, self._cause(), parts, details)  # type: ignore[arg-type] # a Tone
-
-    def _cause(self) -> list[tuple[str, str]]:
-        return [] if not self.findings else [("step", str(self.findings[0][0])), *_facts(self.findings[0][1])]
-
-    def _found(self) -> Table:
-        rows = [
-            [
-                f"{result.equation} at {result.place}{place(result.at)}",
-                str(step),
-                number(result.ratio),
-                number(result.slope),
-                number(result.claimed),
-                number(result.derived),
-                result.because,
-            ]
-            for step, result in self.findings
-        ]
-        note = "In causal order: the first is the first cause." + (
-            f" {self.more} more are not shown." if self.more else ""
+        said = set(self.steps.values())
+        verdict = next(
+            (one for one in ("broken", "nothing checked") if one in said), "holds" if said else "nothing checked"
         )
-        columns = ["equation", "step", "error / bound", "slope", "claimed", "derived", "why"]
-        return Table("What does not hold", note, columns, rows, ["bad"] * len(rows))
+        broken = sum(one == "broken" for one in self.steps.values())
+        suspects = self.notes["suspect"]
+        order = sorted(self.places.items(), key=_along)
+        places, keys = [each for _, each in order], [f"p{i}" for i in range(len(order))]
+        details = {key: _detail(each) for key, each in zip(keys, places, strict=True)}
+        parts: list[Grid | Curve | Table] = []
+        if self.found:
+            more = f" {self.more} more are not shown." if self.more else ""
+            columns = ["equation", "step", "verdict", "error / bound", "slope", "claimed", "derived", "why"]
+            note = f"What is broken comes first, in causal order, then honest flips and noise.{more}"
+            parts.append(Table("What does not plainly hold", note, columns, self.found, self.tones))
+        parts += self._table(
+            "suspect",
+            "Suspect practices",
+            "Every equation may hold, and yet this is seldom meant.",
+            "practice evidence advice",
+        )
+        if places:
+            parts += [_curve(places, keys), self._grid(places, keys)]
+        parts += self._table("scales", "What scales a gradient", "As found in the record.", "kind place factor says")
+        parts += self._table(
+            "unchecked", "Not checked", "No equation spoke of these; nothing is known of them.", "place why"
+        )
+        facts = [
+            ("steps", f"{len(self.steps)}" + (f", of which {broken} do not hold" if broken else "")),
+            ("equations checked", f"{self.counts['checked']:,}"),
+            *((name, f"{self.counts[name]:,}") for name in VERDICTS if self.counts[name]),
+            ("not checked", f"{self.counts['not_checked']:,}"),
+            *([("suspect practices", str(len(suspects)))] if suspects else []),
+        ]
+        tone: Tone = "warn" if verdict == "holds" and suspects else TONES[verdict]
+        cause = [("step", str(self.first[0])), *_facts(self.first[1])] if self.first else []
+        return Section(self.title, verdict, tone, facts, cause, parts, details)
 
-    def _unchecked(self) -> Table:
-        rows = [[name, why, str(count)] for (name, why), count in self.unchecked.items()]
-        note = "No equation spoke of these; nothing is known of them."
-        return Table("Not checked", note, ["place", "why", "times"], rows)
+    def _table(self, what: str, title: str, note: str, columns: str) -> list[Table]:
+        found = self.notes[what]
+        if not found:
+            return []
+        if len(found) > MOST_ROWS:
+            note += f" {len(found) - MOST_ROWS} more are not shown."
+        rows = [[*entry, str(count)] for entry, count in found.most_common(MOST_ROWS)]
+        tones: list[Tone] = ["warn"] * len(rows) if what == "suspect" else []
+        return [Table(title, note, [*columns.split(), "times"], rows, tones)]
 
     def _grid(self, places: list[_Place], keys: list[str]) -> Grid:
         steps = list(self.steps)
@@ -138,7 +149,7 @@ class RunPage:
 def _along(entry: tuple[tuple[str, str], _Place]) -> int:
     """Kinds in the order of a step; within one, places in the order in which they were judged."""
     kind = entry[0][0]
-    return KINDS.index(kind) if kind in KINDS else len(KINDS)
+    return KINDS.index(kind) if kind in KINDS else len(KINDS) + (1 + LAST.index(kind) if kind in LAST else 0)
 
 
 def _curve(places: list[_Place], keys: list[str]) -> Curve:
@@ -154,10 +165,24 @@ def _curve(places: list[_Place], keys: list[str]) -> Curve:
     return Curve("Every equation along the network", note, [each.name for each in places], lines, "error / bound", keys)
 
 
+def _row(step: int, result: Result) -> list[str]:
+    return [
+        ("↳ " if result.cascades_from is not None else "") + f"{result.equation} at {result.place}{place(result.at)}",
+        str(step),
+        result.verdict,
+        number(result.ratio),
+        number(result.slope),
+        number(result.claimed),
+        number(result.derived),
+        "; ".join(said for said in (result.cause, result.because) if said),
+    ]
+
+
 def _facts(result: Result) -> list[tuple[str, str]]:
     return [
         ("equation", f"{result.equation} at {result.place}{place(result.at)}"),
         ("verdict", result.verdict),
+        *([("cause", result.cause)] if result.cause else []),
         ("claimed", f"{result.claimed:.9g}"),
         ("derived", f"{result.derived:.9g}"),
         ("bound", number(result.bound)),
