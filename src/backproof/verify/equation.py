@@ -153,10 +153,12 @@ def judged(claimed: Any, derived: Bound) -> Judgement:
             norm += float(np.dot(v, v))
             lean += float(np.dot(off, v))
     place = tuple(int(i) for i in np.unravel_index(at, shape)) if values.size else ()
-    numbers = (float(claims[at]), float(values[at]), float(certain[at]) if certain is not None else 0.0)
+    numbers = (0.0, 0.0, 0.0)
+    if values.size:
+        numbers = (float(claims[at]), float(values[at]), float(certain[at]) if certain is not None else 0.0)
     verdict = "broken" if worst > 1 else "noise" if likely > 1 else "holds"
     slope = lean / norm if norm > 0 and np.isfinite(norm) else 0.0
-    return Judgement(verdict, worst, likely, slope, *(numbers if values.size else (0.0, 0.0, 0.0)), place)
+    return Judgement(verdict, worst, likely, slope, *numbers, place)
 
 
 def _flat(a: Any, shape: tuple[int, ...]) -> Any:
@@ -169,13 +171,16 @@ def _apart(claims: Any, values: Any, gap: Any) -> Any:
 
 
 def _largest(gap: Any, bound: Any, part: slice) -> tuple[float, int]:
-    """The largest gap over its bound, and where. No gap is within any bound, and any other exceeds a bound of 0."""
+    """The largest gap over its bound, and where. No gap is within any bound, and any other exceeds a bound of 0.
+
+    An infinite bound says that an honest execution may have overflowed there: whatever it gave is within it.
+    """
     if bound is None:
         place = int(np.argmax(gap))
         return (np.inf if gap[place] > 0 else 0.0), place
     ratio = gap / bound[part]
     np.nan_to_num(ratio, copy=False, nan=np.inf, posinf=np.inf)
-    ratio[gap == 0] = 0.0
+    ratio[(gap == 0) | np.isinf(bound[part])] = 0.0
     place = int(np.argmax(ratio))
     return float(ratio[place]), place
 
