@@ -1,0 +1,204 @@
+"""Compare two traces: where they part, and, where the mathematics is told, which side does not follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from backproof.errors import InputError, UsageError
+from backproof.trace.event import Place
+from backproof.trace.manifest import Manifest
+from backproof.trace.store import Trace, open_trace
+from backproof.verify.traces.gap import Gap, gap
+from backproof.verify.traces.judge import Judge
+from backproof.verify.traces.network import Network, network_of
+from backproof.verify.traces.outcome import Comparison, Finding, StepOutcome
+from backproof.verify.traces.pairs import grouped, pair, told_differently
+from backproof.verify.traces.side import Side
+from backproof.verify.traces.steps import check_chain, check_scaling, check_updates
+from backproof.verify.traces.walk import Walk, Walked
+
+SIDES = ("a", "b")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compare."""
+
+    layers: Manifest | None = None
+    """What is told of the network, whatever the traces tell."""
+    order: tuple[str, ...] = ()
+    """The probes in network order, where nothing else tells it."""
+    allow_missing: tuple[str, ...] = ()
+    """Patterns of places that are known to be absent on one side."""
+    derive: bool = True
+    """Whether each side is derived by itself where its mathematics is told."""
+    names: tuple[str, str] = ("a", "b")
+    """What the sides are called where they are shown; in findings they are a and b."""
+
+
+def compare(
+    a: Path | str, b: Path | str, options: Options | None = None, progress: Progress | None = None
+) -> Comparison:
+    """Compare two folders."""
+    return compare_traces(open_trace(a), open_trace(b), options, progress)
+
+
+def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress: Progress | None = None) -> Comparison:
+    """Compare two traces, step by step."""
+    options = options or Options()
+    told = _told(a, b, options)
+    seen = {place.probe for trace in (a, b) for step in trace.steps.values() for place in step.keys.values()}
+    network = network_of((options.layers, a.manifest, b.manifest), options.order, seen)
+    _known(options.order, seen)
+    found = Comparison(options.names, tuple(probe.name for probe in network.probes))
+    found.told = options.derive and any(probe.kind for one in told for probe in one.probes)
+    found.guessed = _guessed(network)
+    if options.layers is None and a.manifest and b.manifest:
+        found.findings.extend(told_differently(a.manifest, b.manifest, SIDES))
+    steps = sorted({*a.steps, *b.steps})
+    counts = {index: sum(len(t.steps[index].keys) for t in (a, b) if index in t.steps) for index in steps}
+    total, done = sum(counts.values()), 0
+    earlier: list[Side | None] = [None, None]
+    for index in steps:
+        lacking = [name for name, trace in zip(SIDES, (a, b), strict=True) if index not in trace.steps]
+        if lacking:
+            says = f"step {index} was not recorded by {lacking[0]}"
+            found.findings.append(Finding("missing", index, None, lacking[0], says))
+            continue
+        sides = [
+            Side(name, trace.steps[index], one) for name, trace, one in zip(options.names, (a, b), told, strict=True)
+        ]
+        tick = _ticker(progress, done, total)
+        found.steps.append(_step(network, sides, earlier, index == steps[0], options, found.told, tick))
+        earlier, done = list(sides), done + counts[index]
+    if not found.compared:
+        found.findings.append(Finding("nothing", 0, None, "", "no tensor of one side has a counterpart on the other"))
+    return found
+
+
+def _told(a: Trace, b: Trace, options: Options) -> tuple[Manifest, Manifest]:
+    """What is told of each side: by the user, else by itself, else by the other."""
+
+    def of(own: Manifest, other: Manifest) -> Manifest:
+        layers = options.layers
+        if layers is not None:
+            own = replace(
+                own,
+                probes=layers.probes or own.probes,
+                optimizer=layers.optimizer or own.optimizer,
+                batch=layers.batch or own.batch,
+                scale={**own.scale, **layers.scale},
+                dtype=layers.dtype or own.dtype,
+            )
+        if not any(probe.kind for probe in own.probes):
+            own = replace(own, probes=other.probes)
+        return replace(own, optimizer=own.optimizer or other.optimizer, batch=own.batch or other.batch)
+
+    return of(a.told, b.told), of(b.told, a.told)
+
+
+def _known(order: Sequence[str], seen: set[str]) -> None:
+    unknown = [name for name in order if name not in seen]
+    if order and len(unknown) == len(order):
+        raise UsageError(f"--order names {', '.join(unknown[:5])}, and the traces have {', '.join(sorted(seen)[:20])}")
+
+
+def _guessed(network: Network) -> str:
+    if not network.ordered:
+        return "the order of the probes is not told: names are in their natural order (tell it by --order or --layers)"
+    return "who reads whom is not told: each probe is taken to read the one before it" if network.guessed else ""
+
+
+def _ticker(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
+    count = done
+
+    def tick() -> None:
+        nonlocal count
+        count += 2
+        if progress is not None:
+            progress(min(count, total), total)
+
+    return tick
+
+
+def _step(
+    network: Network,
+    sides: list[Side],
+    earlier: list[Side | None],
+    first: bool,
+    options: Options,
+    told: bool,
+    tick: Callable[[], None],
+) -> StepOutcome:
+    a, b = sides
+    paired = pair(a, b, options.allow_missing, tick)
+    gaps = {**paired.gaps, **_updates(a, b, paired.gaps)}
+    walked = _walk(network, sides, earlier, first) if told else None
+    outcome = Judge(network, a, b, gaps, walked).run(first)
+    unfit = {finding.place for finding in paired.findings if finding.kind in ("nonfinite", "shape", "layout", "dtype")}
+    kept = [one for one in outcome.findings if one.place not in unfit or one.kind == "bug"]
+    lone = _alone(walked, gaps, outcome.step) if walked else []
+    findings = [*paired.findings, *kept, *lone]
+    findings.sort(key=lambda one: network.causal(one.place) if one.place else (-1, 0, 0, ""))
+    outcome.findings = grouped(findings)
+    if walked is not None:
+        for local in walked.locals:
+            outcome.unchecked[local.side.name] = local.unchecked
+            outcome.assumed += [f"{local.side.name}: {note}" for note in local.assumed]
+    return outcome
+
+
+def _walk(network: Network, sides: list[Side], earlier: list[Side | None], first: bool) -> Walked:
+    walked = Walk(network, sides).run()
+    for local, before in zip(walked.locals, earlier, strict=True):
+        check_chain(local, before)
+        check_scaling(local)
+        check_updates(local, first)
+    return walked
+
+
+def _alone(walked: Walked, gaps: dict[Place, Gap], step: int) -> list[Finding]:
+    """What does not hold, of what has no counterpart to be compared with."""
+    found = []
+    for locals_ in walked.locals:
+        for place, local in locals_.found.items():
+            if local.verdict == "broken" and place not in gaps:
+                says = f"{place} of {local.side} does not follow from what was recorded at its inputs" + (
+                    f" ({local.remark})" if local.remark else ""
+                )
+                found.append(Finding("bug", step, place, local.side, says, local.by, (), None, local, local.hints))
+    return found
+
+
+def _updates(a: Side, b: Side, gaps: dict[Place, Gap]) -> dict[Place, Gap]:
+    """Parameters after the step are compared by what they moved: a parameter hides its update."""
+    found = {}
+    for place in gaps:
+        before = Place(place.probe, "w_before", place.parameter)
+        if place.phase == "w_after" and before in gaps:
+            moved = [side.tensor(place) - side.tensor(before) for side in (a, b)]
+            if moved[0].shape == moved[1].shape:
+                found[place] = gap(*moved)
+    return found
+
+
+def load_layers(path: str) -> Manifest:
+    """A table of layers, YAML or JSON: the keys of a manifest that tell the network, its batch, scales and optimizer."""
+    import yaml
+
+    from backproof.trace.manifest import FORMAT, from_json
+
+    try:
+        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())[:200]}") from None
+    if isinstance(data, list):
+        data = {"probes": data}
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: a table of layers is a list of probes, or an object with `probes`")
+    return from_json({"format": FORMAT, **data}, path)

@@ -1,0 +1,112 @@
+"""The mathematics of a layer: its kind and hyper-parameters as a graph over what it reads and its parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from backproof.errors import BackproofError
+from backproof.ir.build import Builder
+from backproof.ir.graph import Graph
+from backproof.ir.types import Type
+from backproof.lowering import LOWERINGS, canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind whose arguments have other names than those of its lowering, or that joins what it reads."""
+
+    name: str
+    renamed: Mapping[str, str]
+    joins: bool = False
+    """Whether what it reads is one list."""
+    positional: tuple[str, ...] = ()
+    """Hyper-parameters that its lowering takes by position."""
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("layer_norm", {"normalized_shape": "shape"}),
+        Kind("cat", {}, joins=True),
+        Kind("stack", {}, joins=True),
+        Kind("reshape", {}, positional=("shape",)),
+        Kind("view", {}, positional=("shape",)),
+        Kind("permute", {}, positional=("dims",)),
+        Kind("expand", {}, positional=("sizes",)),
+        Kind("transpose", {}, positional=("dim0", "dim1")),
+        Kind("select", {}, positional=("dim", "index")),
+        Kind("chunk", {}, positional=("chunks",)),
+        Kind("flip", {}, positional=("dims",)),
+        Kind("rms_norm", {"normalized_shape": "normalized_shape"}),
+    )
+}
+LOSSES = frozenset(
+    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
+    "binary_cross_entropy_with_logits".split()
+)
+ACROSS = frozenset({"batch_norm"})
+"""Kinds in which samples of a batch look at each other."""
+BIASED = frozenset({"linear", *(f"conv{n}d" for n in (1, 2, 3)), *(f"conv_transpose{n}d" for n in (1, 2, 3))})
+"""Kinds that add a bias to a sum, or begin the sum with it."""
+DECISIONS = frozenset(
+    "relu relu6 hardtanh clamp leaky_relu prelu threshold hardshrink softshrink hardsigmoid hardswish abs sign max min maximum "
+    "minimum max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d topk sort elu celu selu".split()
+)
+"""Kinds that decide something by the numbers they read, so that a near-tie may turn a gradient."""
+MANY = 65536  # regions that are kept; one a kind, hyper-parameters and shapes
+
+
+@dataclass(frozen=True)
+class Region:
+    """A layer as a graph: its leaves are what it reads, then its parameters."""
+
+    graph: Graph
+    arguments: int
+    """How many leaves are what it reads."""
+    parameters: tuple[str, ...]
+
+    @property
+    def out(self) -> int:
+        """The value that is the layer's output."""
+        return self.graph.outputs[0]
+
+
+def region(
+    kind: str, hyper: Mapping[str, Any], reads: tuple[Type, ...], parameters: Mapping[str, Type]
+) -> Region | str:
+    """The layer's graph, or why there is none."""
+    try:
+        said = json.dumps([kind, dict(hyper)], sort_keys=True)
+    except TypeError as error:
+        return f"its hyper-parameters are not plain data: {error}"
+    return _region(said, reads, tuple(parameters.items()))
+
+
+@lru_cache(maxsize=MANY)
+def _region(said: str, reads: tuple[Type, ...], parameters: tuple[tuple[str, Type], ...]) -> Region | str:
+    kind, hyper = json.loads(said)
+    name = canonical(kind)
+    if name not in LOWERINGS:
+        return f"{kind!r} is not a kind of layer that is known here" if kind else "its kind is not told"
+    row = KINDS.get(name, Kind(name, {}))
+    builder = Builder()
+    leaves = [builder.leaf(one) for one in reads]
+    held = {key: builder.leaf(one) for key, one in parameters}
+    by_name = {row.renamed.get(key, key): value for key, value in hyper.items() if key not in row.positional}
+    by_place = [hyper[key] for key in row.positional if key in hyper]
+    if name in LOSSES:
+        by_name.setdefault("reduction", "mean")
+    if name == "dropout":
+        by_name.setdefault("training", True)
+    given = [leaves] if row.joins else leaves
+    try:
+        found = LOWERINGS[name].function(*given, *by_place, **held, **by_name)
+        found = found[0] if isinstance(found, (list, tuple)) else found
+        return Region(builder.graph(found), len(reads), tuple(held))
+    except (BackproofError, TypeError, ValueError, KeyError, IndexError, AttributeError, NotImplementedError) as error:
+        shapes = ", ".join(map(str, reads))
+        return f"{kind} of {shapes} is not derived: {error or 'it is random'}"

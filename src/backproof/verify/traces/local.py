@@ -1,0 +1,222 @@
+"""One side by itself: each tensor derived from what the same side recorded at its inputs, and compared. Nobody upstream can be blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from backproof.engine.bounded import Bound, Bounded
+from backproof.engine.evaluate import evaluate
+from backproof.errors import BackproofError
+from backproof.ir.types import Type
+from backproof.numerics import FORMATS, gamma, likely
+from backproof.session.tape import compile_tape, run_backward
+from backproof.trace.event import Place
+from backproof.trace.manifest import Probe
+from backproof.trace.phases import LABEL, LOSS
+from backproof.verify.closer import looked_closer
+from backproof.verify.equation import Judgement, judged
+from backproof.verify.origin import Origin
+from backproof.verify.traces.hints import hints_of
+from backproof.verify.traces.layers import ACROSS, BIASED, LOSSES, Region, region
+from backproof.verify.traces.side import Side
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """One tensor of one side, derived and judged."""
+
+    place: Place
+    side: str
+    verdict: str
+    """holds, noise or broken."""
+    ratio: float
+    likely: float
+    slope: float
+    claimed: float
+    derived: float
+    bound: float
+    at: tuple[int, ...]
+    by: str
+    """The layers that made it."""
+    remark: str = ""
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer at the numbers that one side recorded: its graph, and every value of it."""
+
+    probe: Probe
+    region: Region
+    values: list[Bound]
+    reads: tuple[Place, ...]
+    domain: Bounded
+
+    def back(self, seed: Bound, values: Sequence[Bound] | None = None) -> list[Bound | None]:
+        """The gradient of each leaf, given that of the output."""
+        tape = compile_tape(self.region.graph, self.domain, values or self.values)
+        gradients: list[Bound | None] = [None] * len(self.region.graph)
+        gradients[self.region.out] = seed
+        return run_backward(tape, gradients)[: len(self.region.graph.leaves)]
+
+    def origin(self, leaf: int | None = None, seed: Bound | None = None) -> Origin:
+        """Where the output comes from, or what the layer adds to a leaf's gradient."""
+        graph = self.region.graph
+        leaves = [value.value for value in self.values[: len(graph.leaves)]]
+        seeds = {} if seed is None else {self.region.out: lambda: seed.value}
+        return Origin(graph, lambda: leaves, self.region.out, leaf, seeds)
+
+    def again(self, reads: Mapping[int, Array]) -> list[Bound]:
+        """Every value, with other numbers in some of the leaves."""
+        given = [reads.get(i, self.values[i].value) for i in range(len(self.region.graph.leaves))]
+        return list(evaluate(self.region.graph, self.domain, given))
+
+
+@dataclass
+class Locals:
+    """What was derived of one side, and what was not, with the reason."""
+
+    side: Side
+    found: dict[Place, Local] = field(default_factory=dict)
+    unchecked: dict[Place, str] = field(default_factory=dict)
+    assumed: list[str] = field(default_factory=list)
+
+    def judge(self, place: Place, derived: Bound, by: str, remark: str = "", origins: tuple[Origin, ...] = ()) -> Local:
+        """Compare a recorded tensor with what was derived for it."""
+        found = judge(self.side, place, derived, by, remark, origins)
+        self.found[place] = found
+        return found
+
+
+@cache
+def domain(name: str) -> Bounded:
+    """Values with bounds for what computes in this format."""
+    return Bounded(name)
+
+
+def judge(
+    side: Side, place: Place, derived: Bound, by: str, remark: str = "", origins: tuple[Origin, ...] = ()
+) -> Local:
+    """A recorded tensor against what was derived for it."""
+    claimed, storage = side.tensor(place), side.format(place)
+    if claimed.shape != derived.shape:
+        because = f"the layer gives the shape {list(derived.shape)}, and recorded is {list(claimed.shape)}"
+        return local_of(side, place, Judgement("broken", np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, ()), by, because)
+    if storage is not None and storage.precision < FORMATS["float32"].precision:
+        derived = domain("float32").cast(derived, to=storage.name)
+    least = 0.0 if storage is None else storage.underflow * abs(side.factor(place.phase))
+    if derived.certain is not None and least:
+        derived = Bound(derived.value, derived.certain + least, derived.likely + least)
+    numbers = judged(claimed.astype(np.float64), derived)
+    if numbers.verdict != "broken" and storage is not None and origins:
+        numbers, because = looked_closer(numbers, claimed, derived, origins, storage.name, side.computing(place))
+        remark = because or remark
+    broken = numbers.verdict == "broken"
+    hints = tuple(hints_of(claimed, derived.value, side.told.batch)) if broken else ()
+    return local_of(side, place, numbers, by, remark, hints)
+
+
+def local_of(
+    side: Side, place: Place, found: Judgement, by: str, remark: str = "", hints: tuple[str, ...] = ()
+) -> Local:
+    """What was judged, as one side's equation."""
+    numbers = (found.ratio, found.likely, found.slope, found.claimed, found.derived, found.bound, found.at)
+    return Local(place, side.name, found.verdict, *numbers, by, remark, hints)
+
+
+def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
+    """A layer of one side at one sample (or the whole batch), or why it cannot be derived."""
+    if not probe.kind:
+        return "the layer's kind is not told"
+    if probe.kind in ACROSS and sample is not None and probe.hyper.get("training") is not False:
+        return "the samples of a batch look at each other here, and they were recorded one by one"
+    reads = tuple(Place(parent, "fwd", sample=sample) for parent in probe.parents)
+    for place in reads:
+        if not side.has(place):
+            return f"what it reads was not recorded: {place}"
+    names = tuple(probe.parameters) or tuple(
+        place.parameter for place in side.places if place.probe == probe.name and place.phase == "w_before"
+    )
+    held = {name: Place(probe.name, "w_before", name) for name in names}
+    for place in held.values():
+        if not side.has(place):
+            return f"its parameter was not recorded: {place}"
+    types = tuple(_type(side.tensor(place)) for place in reads)
+    made = region(probe.kind, probe.hyper, types, {name: _type(side.tensor(one)) for name, one in held.items()})
+    if isinstance(made, str):
+        return made
+    out = Place(probe.name, "fwd", sample=sample)
+    D = domain(side.computing(out if side.has(out) else reads[0]))
+    given = [side.tensor(place) for place in (*reads, *held.values())]
+    try:
+        values = list(evaluate(made.graph, D, given))
+    except BackproofError as error:
+        return f"{probe.kind} is not derived: {error}"
+    if probe.kind in BIASED and "weight" in held and "bias" in held:
+        values[made.out] = _bias_first(values[made.out], side.tensor(held["weight"]), side.tensor(held["bias"]), D)
+    return Layer(probe, made, values, reads, D)
+
+
+def _bias_first(y: Bound, weight: Array, bias: Array, D: Bounded) -> Bound:
+    """The bound of Σ w·x + b where b may be a term of the sum like any other, and be rounded with each of them."""
+    n = max(weight.size // max(bias.size, 1), 1) + 1
+    unit = D.accumulation.unit * (1 + 2.0**-20)
+    size = np.abs(bias).reshape(-1, *(1,) * (y.value.ndim - 2)) if y.value.ndim > 1 else np.abs(bias)
+    certain, near = (
+        (0.0 if error is None else error) * (1 + 2 / (n - 1)) + float(rule(n, unit)) * size
+        for error, rule in ((y.certain, gamma), (y.likely, likely))
+    )
+    return Bound(y.value, np.broadcast_to(certain, y.shape), np.broadcast_to(near, y.shape))
+
+
+def _type(x: Array) -> Type:
+    kind = {"f": "real", "b": "bool"}.get(x.dtype.kind, "int")
+    return Type(kind, tuple(int(n) for n in x.shape))  # type: ignore[arg-type] # a kind, by the table
+
+
+def loss_gradient(side: Side, probe: Probe, sample: int | None) -> tuple[Bound, str] | str:
+    """∂L/∂ what the loss reads, L being the sum of each sample's own loss; and what was assumed for it."""
+    remark = ""
+    if probe.kind not in LOSSES:
+        return "the loss is not told" if not probe.kind else f"{probe.kind!r} is not a kind of loss that is known here"
+    x, label = (Place(probe.parents[0], "fwd", sample=sample), Place(LABEL, "fwd", sample=sample))
+    if len(probe.parents) > 1:
+        label = Place(probe.parents[1], "fwd", sample=sample)
+    if not side.has(x):
+        return f"what it reads was not recorded: {x}"
+    logits = side.tensor(x)
+    if side.has(label):
+        target = side.tensor(label)
+        target = (
+            target.astype(np.int64)
+            if probe.kind in ("cross_entropy", "nll_loss") and _classes(target, logits)
+            else target
+        )
+    elif probe.kind in ("cross_entropy", "nll_loss") and side.has(Place(LOSS, "lossgrad", sample=sample)):
+        target = side.tensor(Place(LOSS, "lossgrad", sample=sample)).argmin(axis=1)
+        remark = "no label was recorded; it is taken to be the class whose gradient is least"
+    else:
+        return f"no label was recorded: {label}"
+    made = region(probe.kind, probe.hyper, (_type(logits), _type(target)), {})
+    if isinstance(made, str):
+        return made
+    D = domain(side.computing(x))
+    try:
+        values = list(evaluate(made.graph, D, [logits, target]))
+    except BackproofError as error:
+        return f"{probe.kind} is not derived: {error}"
+    layer = Layer(probe, made, values, (x,), D)
+    each = logits.shape[0] if probe.hyper.get("reduction", "mean") == "mean" else 1
+    found = layer.back(Bound(np.full(values[made.out].shape, float(each))))[0]
+    return (found, remark) if found is not None else "the loss does not depend on what it reads"
+
+
+def _classes(target: Array, logits: Array) -> bool:
+    return target.shape != logits.shape and bool(np.all(target == np.floor(target)))

@@ -1,0 +1,155 @@
+"""What becomes of a parameter's gradient: its scaling, the optimizer's step, and the link to the step before. One side by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from backproof.engine.bounded import Bound
+from backproof.errors import BackproofError
+from backproof.numerics import FORMATS
+from backproof.optim import OPTIMIZERS
+from backproof.optim.derive import UPDATE, Formats, derive, first_state
+from backproof.optim.record import Optimizer
+from backproof.optim.torch_names import hyper_of, record_of, state_of, torch_optimizer
+from backproof.trace.event import Place
+from backproof.verify.equation import judged
+from backproof.verify.traces.hints import hints_of
+from backproof.verify.traces.local import Local, Locals, local_of
+from backproof.verify.traces.side import Side
+
+OPTIMIZER, SCALING, CHAIN = "the optimizer", "the scaling", "the step before"
+GROUPS, COUNT = "groups", "step"
+
+
+def check_scaling(locals_: Locals) -> None:
+    """grad_scaled = grad_raw / batch."""
+    side = locals_.side
+    for place in _of(side, "grad_scaled"):
+        raw = Place(place.probe, "grad_raw", place.parameter)
+        if not side.has(raw):
+            locals_.unchecked[place] = f"not recorded: {raw}"
+        elif side.told.batch is None:
+            locals_.unchecked[place] = "the batch is not told"
+        else:
+            value = side.tensor(raw) / side.told.batch
+            storage = side.format(place) or FORMATS["float64"]
+            # By 1/B as a number of the format, or by B: three roundings at most.
+            room = 3 * (storage.unit + FORMATS["float64"].unit) * np.abs(value) + storage.underflow
+            locals_.judge(place, Bound(value, room, room), SCALING)
+
+
+def check_chain(locals_: Locals, earlier: Side | None) -> None:
+    """What a step begins with is what the one before ended with, to the last bit."""
+    if earlier is None:
+        return
+    for phase, ended in (("w_before", "w_after"), ("opt_before", "opt_after")):
+        for place in _of(locals_.side, phase):
+            before = Place(place.probe, ended, place.parameter)
+            if earlier.has(before):
+                locals_.judge(place, Bound(earlier.tensor(before).astype(np.float64)), CHAIN)
+
+
+def check_updates(locals_: Locals, first: bool) -> None:
+    """Each parameter's update and new state, from the old ones, the gradient and the settings that are told."""
+    side = locals_.side
+    for place in _of(side, "w_after"):
+        try:
+            _update(locals_, place, first)
+        except BackproofError as reason:
+            locals_.unchecked[place] = str(reason)
+
+
+def _of(side: Side, phase: str) -> list[Place]:
+    return sorted(place for place in side.places if place.phase == phase)
+
+
+def _update(locals_: Locals, place: Place, first: bool) -> None:
+    side = locals_.side
+    told = _settings(side.told.optimizer, f"{place.probe}.{place.parameter}")
+    if not told:
+        locals_.unchecked[place] = "the optimizer is not told"
+        return
+    old, gradient = (Place(place.probe, phase, place.parameter) for phase in ("w_before", "grad_scaled"))
+    for needed in (old, gradient):
+        if not side.has(needed):
+            locals_.unchecked[place] = f"not recorded: {needed}"
+            return
+    storage = side.format(place) or FORMATS["float64"]
+    optimizer, hyper, rename = _rule(told, storage.name)
+    held = _state(side, place, "opt_before")
+    count = int(held.pop(COUNT, np.zeros(()))) + 1 if COUNT in held else int(told.get(COUNT, side.step.index + 1))
+    parameter = side.stored(old).astype(np.float64)
+    if not held and optimizer.state_fields(optimizer.settings(hyper), parameter.shape) and not first:
+        locals_.unchecked[place] = "the optimizer's state before this step was not recorded"
+        return
+    state = {**first_state(optimizer, parameter.shape, hyper, storage.name), **rename(held)}
+    computing = side.computing(place)
+    found = derive(
+        optimizer,
+        side.stored(gradient).astype(np.float64),  # as the program had it: its scale is a convention of traces
+        parameter,
+        {key: np.asarray(value, dtype=np.float64).reshape(np.shape(value)) for key, value in state.items()},
+        hyper,
+        count if held or first else 2,
+        Formats(computing, None, storage.name if storage.name != computing else None),
+    )
+    if not held and optimizer.state_fields(optimizer.settings(hyper), parameter.shape):
+        note = "no optimizer state was recorded before the first step; it is taken to be fresh"
+        if note not in locals_.assumed:
+            locals_.assumed.append(note)
+    moved = side.stored(place).astype(np.float64) - parameter
+    locals_.found[place] = _judged(side, place, moved, found[UPDATE])
+    after = rename({key: value for key, value in _state(side, place, "opt_after").items() if key != COUNT})
+    for key, value in after.items():
+        if key in found:
+            there = Place(place.probe, "opt_after", f"{place.parameter}.{_original(side, place, key, rename)}")
+            shape = found[key].value.shape
+            locals_.found[there] = _judged(side, there, np.asarray(value, dtype=np.float64).reshape(shape), found[key])
+
+
+def _judged(side: Side, place: Place, claimed: Any, derived: Any) -> Local:
+    numbers = judged(claimed, Bound(derived.value, derived.certain, derived.likely))
+    broken = numbers.verdict == "broken"
+    hints = tuple(hints_of(claimed, derived.value, side.told.batch)) if broken else ()
+    return local_of(side, place, numbers, OPTIMIZER, "", hints)
+
+
+def _settings(told: Mapping[str, Any], parameter: str) -> dict[str, Any]:
+    """The settings of one parameter: those of its group, and for the rest those of all."""
+    found = {key: value for key, value in told.items() if key != GROUPS}
+    for group in told.get(GROUPS, ()):
+        if isinstance(group, dict) and parameter in group.get("parameters", ()):
+            found.update({key: value for key, value in group.items() if key != "parameters"})
+    return found
+
+
+def _rule(told: Mapping[str, Any], parameter: str) -> tuple[Optimizer, dict[str, Any], Any]:
+    """The optimizer's record, its settings, and how its state is named."""
+    name = str(told.get("name", ""))
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
+    given = {key: value for key, value in given.items() if key not in ("name", COUNT)}
+    if name in OPTIMIZERS:
+        record = OPTIMIZERS[name]
+        return record, record.settings(given), dict
+    named = torch_optimizer(name)
+    return record_of(named), hyper_of(named, given, parameter), lambda state: state_of(named, state)
+
+
+def _state(side: Side, place: Place, phase: str) -> dict[str, Any]:
+    start = f"{place.parameter}."
+    return {
+        one.parameter.removeprefix(start): side.stored(one)
+        for one in side.places
+        if one.probe == place.probe and one.phase == phase and one.parameter.startswith(start)
+    }
+
+
+def _original(side: Side, place: Place, key: str, rename: Any) -> str:
+    """The name under which a state was recorded."""
+    for name in _state(side, place, "opt_after"):
+        if name != COUNT and key in rename({name: np.zeros(())}):
+            return name
+    return key

@@ -1,0 +1,340 @@
+"""The walk: layer by layer from the last to the first, each side derived by itself, and the other side's decisions replayed.
+
+A replay asks what side a would have computed with the decisions of side b: at every layer the gradient that a's own numbers give,
+but for what was decided otherwise. It is carried as a difference to what a recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from backproof.engine.bounded import Bound
+from backproof.numerics import FORMATS
+from backproof.trace.event import Place
+from backproof.trace.manifest import Probe
+from backproof.trace.phases import LOSS
+from backproof.verify.equation import Total
+from backproof.verify.origin import Origin
+from backproof.verify.traces.decisions import Turn, routed, turns
+from backproof.verify.traces.gap import Gap, gap
+from backproof.verify.traces.layers import DECISIONS
+from backproof.verify.traces.local import Layer, Locals, judge, layer_of, loss_gradient
+from backproof.verify.traces.network import Network
+from backproof.verify.traces.side import Side
+
+Array = np.ndarray[Any, Any]
+Unit = tuple[str, int | None]  # a probe and a sample
+MOST_TURNS = 200  # of one layer and sample that are listed; all are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """The decisions of one layer at one sample that the sides took otherwise."""
+
+    probe: str
+    sample: int | None
+    count: int
+    turns: tuple[Turn, ...]
+    scale: float
+    """The largest number that it decided by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """What is left of a difference between parameter gradients once recorded flips are replayed, and what rounding may leave."""
+
+    left: Gap
+    allowed: float
+
+
+@dataclass
+class Walked:
+    """All that a walk found."""
+
+    locals: tuple[Locals, ...]
+    turned: list[Turned] = field(default_factory=list)
+    replayed: dict[Place, Gap] = field(default_factory=dict)
+    """Of what a flip reaches: how far b is from a with b's decisions."""
+    remainders: dict[Place, Remainder] = field(default_factory=dict)
+
+
+class Walk:
+    """One walk over a network. A side may be alone."""
+
+    def __init__(self, network: Network, sides: Sequence[Side]) -> None:
+        self.network, self.sides = network, tuple(sides)
+        self.walked = Walked(tuple(Locals(side) for side in sides))
+        self.units = tuple(
+            s for s in sides[0].samples if all(s in side.samples or side.samples == (None,) for side in sides)
+        )
+        self._given: list[dict[Unit, dict[str, _Part]]] = [{} for _ in sides]
+        self._open: list[dict[Unit, str]] = [{} for _ in sides]
+        self._change: dict[Unit, Array] = {}
+
+    def run(self) -> Walked:
+        """From the last probe to the first."""
+        for probe in reversed(self.network.probes):
+            if probe.name == LOSS:
+                self._loss(probe)
+            else:
+                self._layer(probe)
+        return self.walked
+
+    # ── the loss ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _loss(self, probe: Probe) -> None:
+        for i, side in enumerate(self.sides):
+            told = side.probes.get(probe.name, probe)
+            for sample in self.units:
+                place, unit = Place(LOSS, "lossgrad", sample=sample), (told.parents[0] if told.parents else "", sample)
+                found = loss_gradient(side, told, sample) if told.parents else "what the loss reads is not told"
+                if side.has(place):
+                    if isinstance(found, str):
+                        self.walked.locals[i].unchecked[place] = found
+                    else:
+                        self.walked.locals[i].judge(place, found[0], LOSS, found[1])
+                    self._give(i, unit, LOSS, _Part(Bound(side.tensor(place).astype(np.float64)), ()))
+                elif isinstance(found, str):
+                    self._open[i][unit] = f"the loss: {found}"
+                else:
+                    self._give(i, unit, LOSS, _Part(found[0], ()))
+
+    def _give(self, i: int, unit: Unit, child: str, part: _Part) -> None:
+        self._given[i].setdefault(unit, {})[child] = part
+
+    # ── a layer ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _layer(self, probe: Probe) -> None:
+        sums: list[dict[str, Total]] = [{} for _ in self.sides]
+        noise: dict[str, float] = {}
+        change: dict[str, Array] = {}
+        for sample in self.units:
+            layers = [layer_of(side, side.probes.get(probe.name, probe), sample) for side in self.sides]
+            for i, layer in enumerate(layers):
+                self._forward(i, probe, sample, layer)
+                self._gradient(i, (probe.name, sample))
+            backs = [self._back(i, probe, sample, layer) for i, layer in enumerate(layers)]
+            for back, total in zip(backs, sums, strict=True):
+                _add(back, total)
+            if len(self.sides) == 2 and backs[0] is not None and backs[1] is not None:
+                changed = self._replay(probe, sample, (backs[0], backs[1]))
+                for name, part in changed.items():
+                    change[name] = change[name] + part if name in change else part
+                self._noise(backs[0], backs[1], changed, noise)
+        self._parameters(probe, sums, noise, change)
+        for sample in self.units:
+            self._change.pop((probe.name, sample), None)
+            for i in range(len(self.sides)):
+                self._given[i].pop((probe.name, sample), None)
+                self._open[i].pop((probe.name, sample), None)
+
+    def _forward(self, i: int, probe: Probe, sample: int | None, layer: Layer | str) -> None:
+        place = Place(probe.name, "fwd", sample=sample)
+        if not self.sides[i].has(place):
+            return
+        if isinstance(layer, str):
+            self.walked.locals[i].unchecked[place] = layer
+        else:
+            derived = layer.values[layer.region.out]
+            self.walked.locals[i].judge(place, derived, probe.name, origins=(layer.origin(),))
+
+    def _gradient(self, i: int, unit: Unit) -> None:
+        """A probe's gradient is the sum over those that read it."""
+        place, local = Place(unit[0], "agrad", sample=unit[1]), self.walked.locals[i]
+        if not self.sides[i].has(place) or place in local.found:
+            return
+        children = self.network.children.get(unit[0], ())
+        given = self._given[i].get(unit, {})
+        missing = [child for child in children if child not in given]
+        if not children:
+            local.unchecked[place] = "nothing that reads it, and leads to the loss, is told"
+        elif missing:
+            local.unchecked[place] = self._open[i].get(unit, f"the gradient of {missing[0]} is not known")
+        else:
+            total = Total()
+            for part in given.values():
+                total.add(part.bound)
+            origins = [origin for part in given.values() for origin in part.origins]
+            storage = self.sides[i].format(place) or FORMATS["float64"]
+            known = tuple(origins) if all(part.origins for part in given.values()) else ()
+            local.judge(place, total.bound(storage), ", ".join(children), origins=known)
+
+    def _back(self, i: int, probe: Probe, sample: int | None, layer: Layer | str) -> _Back | None:
+        """What the layer adds to the gradients of what it reads, and of its parameters."""
+        side, place = self.sides[i], Place(probe.name, "agrad", sample=sample)
+        leads = bool(self.network.children.get(probe.name)) or side.has(place)
+        why = layer if isinstance(layer, str) else "" if side.has(place) else f"not recorded: {place}"
+        if not leads:
+            return None
+        if why or isinstance(layer, str):
+            for parent in probe.parents:
+                self._open[i].setdefault((parent, sample), f"{probe.name}: {why}")
+            return None
+        seed = Bound(side.tensor(place).astype(np.float64))
+        if seed.shape != layer.values[layer.region.out].shape:
+            for parent in probe.parents:
+                self._open[i].setdefault(
+                    (parent, sample), f"{probe.name}: its gradient has not the shape of its output"
+                )
+            return None
+        values = layer.values
+        parts = layer.back(seed)
+        values, parts = self._tied(i, layer, seed, values, parts)
+        for k, parent in enumerate(probe.parents):
+            part = parts[k]
+            if part is not None:
+                known = self._given[i].get((parent, sample), {}).get(probe.name, _Part(None, ()))
+                both = part if known.bound is None else layer.domain.add(known.bound, part)
+                self._give(i, (parent, sample), probe.name, _Part(both, (*known.origins, layer.origin(k, seed))))
+        return _Back(layer, seed, values, parts)
+
+    def _tied(
+        self, i: int, layer: Layer, seed: Bound, values: list[Bound], parts: list[Bound | None]
+    ) -> tuple[list[Bound], list[Bound | None]]:
+        """Where equals were told apart in another way than by their order, which any implementation may: that way."""
+        if layer.probe.kind not in DECISIONS or not layer.reads or parts[0] is None:
+            return values, parts
+        parent = layer.reads[0]
+        place = Place(parent.probe, "agrad", sample=parent.sample)
+        side = self.sides[i]
+        if self.network.children.get(parent.probe, ()) != (layer.probe.name,) or not side.has(place):
+            return values, parts
+        claimed = side.tensor(place)
+        if claimed.shape != parts[0].shape or judge(side, place, parts[0], layer.probe.name).verdict != "broken":
+            return values, parts
+        other = routed(layer.region.graph, [side.tensor(one) for one in layer.reads], claimed)
+        if other is None:
+            return values, parts
+        again = layer.again({0: other})
+        moved = layer.back(seed, again)
+        if moved[0] is None or judge(side, place, moved[0], layer.probe.name).verdict == "broken":
+            return values, parts
+        return again, moved
+
+    # ── both sides ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _replay(self, probe: Probe, sample: int | None, backs: tuple[_Back, _Back]) -> dict[str, Array]:
+        """Carry on what the other side's decisions change; gives the change of each parameter's gradient."""
+        a, b = backs
+        values, turned = a.values, None
+        if probe.kind in DECISIONS or a.layer.probe.kind in DECISIONS:
+            turned = self._turns(probe, sample, a, b)
+            if turned is not None:
+                values = self._with_decisions(a, b)
+        change = self._change.get((probe.name, sample))
+        if change is None and turned is None:
+            return {}
+        seed = a.seed if change is None else Bound(a.seed.value + change)
+        found = a.layer.back(seed, values)
+        changes = [
+            None if new is None or old is None else new.value - old.value
+            for new, old in zip(found, a.parts, strict=True)
+        ]
+        count = a.layer.region.arguments
+        for k, parent in enumerate(probe.parents):
+            part, known = changes[k], self._change.get((parent, sample))
+            if part is not None:
+                self._change[parent, sample] = part if known is None else known + part
+        for parent in dict.fromkeys(probe.parents):
+            self._compare_replayed(parent, sample)
+        names = a.layer.region.parameters
+        return {name: part for name, part in zip(names, changes[count:], strict=True) if part is not None}
+
+    def _with_decisions(self, a: _Back, b: _Back) -> list[Bound]:
+        """Side a's numbers, but b's wherever the layer reads what it decides by: they are as near as the decision was."""
+        return a.layer.again({k: b.values[k].value for k in range(a.layer.region.arguments)})
+
+    def _turns(self, probe: Probe, sample: int | None, a: _Back, b: _Back) -> Turned | None:
+        if a.layer.region.graph != b.layer.region.graph:
+            return None
+        count, found = turns(a.layer.region.graph, a.values, b.values, MOST_TURNS)
+        if not count:
+            return None
+        scale = float(np.max(np.abs(a.values[0].value), initial=0.0))
+        turned = Turned(probe.name, sample, count, tuple(found), scale)
+        self.walked.turned.append(turned)
+        return turned
+
+    def _compare_replayed(self, parent: str, sample: int | None) -> None:
+        place = Place(parent, "agrad", sample=sample)
+        a, b = self.sides
+        change = self._change.get((parent, sample))
+        if change is not None and a.has(place) and b.has(place):
+            x, y = a.tensor(place), b.tensor(place)
+            if x.shape == y.shape == change.shape:
+                self.walked.replayed[place] = gap(x + change, y)
+
+    def _noise(self, a: _Back, b: _Back, change: dict[str, Array], noise: dict[str, float]) -> None:
+        """By how much one sample's share of a parameter's gradient may differ for rounding: the most that any did."""
+        count = a.layer.region.arguments
+        for k, name in enumerate(a.layer.region.parameters, count):
+            x, y = a.parts[k], b.parts[k]
+            if x is None or y is None or x.shape != y.shape:
+                continue
+            off = np.abs(x.value + change.get(name, 0.0) - y.value)
+            own = sum(0.0 if one.likely is None else one.likely for one in (x, y))
+            noise[name] = max(noise.get(name, 0.0), float(np.max(off + own, initial=0.0)))
+
+    def _parameters(
+        self, probe: Probe, sums: list[dict[str, Total]], noise: dict[str, float], change: dict[str, Array]
+    ) -> None:
+        for i, side in enumerate(self.sides):
+            for place in sorted(one for one in side.places if one.probe == probe.name and one.phase == "grad_raw"):
+                total = sums[i].get(place.parameter)
+                parts = len(total.parts) if total else 0
+                if total is None:
+                    self.walked.locals[i].unchecked[place] = "its layer is not derived"
+                elif parts < len(self.units) or self.units not in ((None,), tuple(range(side.told.batch or 0))):
+                    batch = side.told.batch or "unknown"
+                    self.walked.locals[i].unchecked[place] = (
+                        f"a sum over a batch of {batch}, of which {parts} were recorded"
+                    )
+                else:
+                    derived = total.bound(side.format(place) or FORMATS["float64"])
+                    self.walked.locals[i].judge(place, derived, probe.name, origins=total.known)
+        if len(self.sides) == 2:
+            self._remain(probe, noise, change)
+
+    def _remain(self, probe: Probe, noise: dict[str, float], change: dict[str, Array]) -> None:
+        a, b = self.sides
+        for name, most in noise.items():
+            place = Place(probe.name, "grad_raw", name)
+            if not (a.has(place) and b.has(place)):
+                continue
+            x, y = a.tensor(place), b.tensor(place)
+            if x.shape == y.shape:
+                left = gap(x + change.get(name, 0.0), y)
+                self.walked.remainders[place] = Remainder(left, most * float(a.told.batch or len(self.units)))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one reader adds to a gradient, and where it comes from."""
+
+    bound: Any
+    origins: tuple[Origin, ...]
+
+
+@dataclass(frozen=True)
+class _Back:
+    """A layer gone through backward: the seed, the values it went by, and what came out at its leaves."""
+
+    layer: Layer
+    seed: Bound
+    values: list[Bound]
+    parts: list[Bound | None]
+
+
+def _add(back: _Back | None, total: dict[str, Total]) -> None:
+    """One sample's share of each parameter's gradient."""
+    if back is None:
+        return
+    count = back.layer.region.arguments
+    for leaf, name in enumerate(back.layer.region.parameters, count):
+        part = back.parts[leaf]
+        if part is not None:
+            total.setdefault(name, Total()).add(part, back.layer.origin(leaf, back.seed))
