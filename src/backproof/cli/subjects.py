@@ -27,7 +27,7 @@ class Subject:
 def recognise(path: str) -> Subject:
     """The kind of what stands at a path. Standard input cannot be looked at twice, so it is receipts."""
     head = b""
-    if path != "-" and not Path(path).is_dir():
+    if path != "-" and "://" not in path and not Path(path).is_dir():
         try:
             with Path(path).open("rb") as file:
                 head = file.read(HEAD)
@@ -73,22 +73,13 @@ def _verify_receipts(args: argparse.Namespace, path: str) -> int:
 
 
 def _is_run(path: str, _: bytes) -> bool:
-    return Path(path).is_dir()
+    return "://" in path or Path(path).is_dir()
 
 
 def _verify_run(args: argparse.Namespace, path: str) -> int:
-    from backproof.report.run import step_json, step_text
-    from backproof.verify.run import verify_run
+    from backproof.cli.runs import verify_run
 
-    verdicts = []
-    for verdict in verify_run(Path(path)):
-        verdicts.append(step_json(verdict))
-        if not wants_json(args):
-            print(step_text(verdict), flush=True)
-    holds = all(verdict["verdict"] == "holds" for verdict in verdicts)
-    if wants_json(args):
-        print_json({"verdict": "holds" if holds else "broken", "steps": verdicts})
-    return Exit.HOLDS if holds else Exit.DOES_NOT_HOLD
+    return verify_run(args, path)
 
 
 SUBJECTS = (

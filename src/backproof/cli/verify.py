@@ -23,6 +23,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("subject", nargs="+", metavar="[mazur|general|multi] FILE", help="what to verify; '-' is stdin")
     strict_flags(parser)
     output_flags(parser)
+    run = parser.add_argument_group("recorded runs")
+    run.add_argument("--steps", metavar="3,5-9", help="only these steps")
+    run.add_argument("--workers", type=int, default=1, metavar="N", help="verify steps in N processes")
+    run.add_argument("--cluster", default="", metavar="ADDRESS", help="verify steps on a Dask cluster")
+    run.add_argument(
+        "--drift", action="store_true", help="report how far the whole step is from its derivation in float64"
+    )
+    run.add_argument("--screen", action="store_true", help="check large products by random projections")
 
 
 def run(args: argparse.Namespace) -> int:

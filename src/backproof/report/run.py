@@ -1,77 +1,115 @@
-"""The verdict on a recorded run: as JSON with stable keys, and as text that begins with the cause."""
+"""The verdict on a recorded run as text: the first cause first, what cascades from it folded, like findings told together."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
+
+from rich.markup import escape
 
 from backproof.verify.equation import Result
-from backproof.verify.outcome import StepVerdict
+from backproof.verify.outcome import RunVerdict, StepVerdict
+from backproof.verify.plain import step_json
+
+__all__ = ["run_text", "step_json", "step_text"]
 
 MOST_SHOWN = 8
-VERDICTS = ("holds", "noise", "broken")
-
-
-def counts(verdict: StepVerdict) -> dict[str, int]:
-    """How many equations were checked, and what became of them."""
-    found = Counter(result.verdict for result in verdict.results)
-    return {
-        "checked": len(verdict.results),
-        **{name: found[name] for name in VERDICTS},
-        "not_checked": len(verdict.not_checked),
-    }
-
-
-def step_json(verdict: StepVerdict) -> dict[str, Any]:
-    """One step."""
-    return {
-        "step": verdict.step,
-        "verdict": verdict.verdict,
-        "equations": counts(verdict),
-        "findings": [finding_json(result) for result in verdict.broken],
-        "not_checked": [{"place": entry.place, "why": entry.why} for entry in verdict.not_checked],
-    }
-
-
-def finding_json(result: Result) -> dict[str, Any]:
-    """One equation that does not hold. A ratio without a bound to divide by is null."""
-    return {
-        "equation": result.equation,
-        "place": result.place,
-        "probe": result.probe,
-        "at": list(result.at),
-        "verdict": result.verdict,
-        "ratio": _finite(result.ratio),
-        "slope": _finite(result.slope),
-        "claimed": _finite(result.claimed),
-        "derived": _finite(result.derived),
-        "bound": _finite(result.bound),
-        "because": result.because,
-    }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
+STYLES = {"holds": "green", "broken": "bold red", "flip": "yellow", "noise": "yellow", "nothing checked": "bold red"}
 
 
 def step_text(verdict: StepVerdict) -> str:
-    """One step in a few lines: what was checked, the first equations that do not hold, and what was not checked."""
-    found = counts(verdict)
-    kinds = Counter(result.equation for result in verdict.results)
-    said = ", ".join(f"{count} {equation}" for equation, count in kinds.items())
-    lines = [f"step {verdict.step}: {verdict.verdict}: {found['checked']} equations ({said})"]
-    for result in verdict.broken[:MOST_SHOWN]:
-        size = f"{result.ratio:.3g} × its bound" if math.isfinite(result.ratio) else "no bound allows for it"
-        lines.append(f"  ✗ {result.equation} at {result.place}{list(result.at) if result.at else ''}: off by {size}")
-        lines.append(
-            f"      claimed {result.claimed:.9g}, derived {result.derived:.9g}, bound {result.bound:.2g}, slope {result.slope:+.2e}"
-            + (f"; {result.because}" if result.because else "")
+    """One step in a few lines, as rich markup."""
+    return "\n".join(_lines(verdict))
+
+
+def _lines(verdict: StepVerdict) -> Iterator[str]:
+    counts = verdict.counts
+    kinds = ", ".join(f"{count} {equation}" for equation, count in verdict.equations.items())
+    others = ", ".join(f"{counts[name]} {name}" for name in ("noise", "flip") if counts[name])
+    yield (
+        f"step {verdict.step}: [{STYLES[verdict.verdict]}]{verdict.verdict}[/]: {counts['checked']} equations"
+        f" ({kinds or 'none'}){f', of which {others}' if others else ''}"
+    )
+    findings = [result for result in verdict.findings if result.verdict == "broken"]
+    groups = _grouped(findings)
+    for group in groups[:MOST_SHOWN]:
+        yield from _finding(group, findings)
+    if len(groups) > MOST_SHOWN:
+        yield f"  and {sum(map(len, groups[MOST_SHOWN:]))} more that do not hold"
+    for scale in verdict.scales:
+        yield f"  [dim]scaled at {escape(scale.place)} by {scale.factor:.6g}: {escape(scale.says)}[/]"
+    for practice in verdict.suspect:
+        said = "declared to be meant" if practice.intended else "suspect"
+        yield f"  [yellow]? {said}: {escape(practice.practice)}[/]: {escape(practice.evidence)}"
+        if not practice.intended:
+            yield f"      {escape(practice.advice)}"
+    yield from _unchecked(verdict)
+    for note in verdict.notes:
+        yield f"  [dim]{escape(note)}[/]"
+
+
+def _grouped(findings: list[Result]) -> list[list[Result]]:
+    """Findings that nothing explains, in order; those of one kind with one cause together."""
+    groups: dict[object, list[Result]] = {}
+    for i, found in enumerate(findings):
+        if found.cascades_from is None:
+            alike = (
+                found.equation,
+                found.place.rsplit(": ")[-1] if ": " in found.place else "",
+                found.probe,
+                found.cause,
+            )
+            groups.setdefault(alike if found.cause else i, []).append(found)
+    return list(groups.values())
+
+
+def _finding(group: list[Result], findings: list[Result]) -> Iterator[str]:
+    result = group[0]
+    size = f"{result.ratio:.3g} × its bound" if math.isfinite(result.ratio) else "no bound allows for it"
+    if result.ratio <= 1 and result.slope_bound:
+        size = f"slope {result.slope:+.2e}, of which rounding explains {result.slope_bound:.1e}"
+    at = escape(str(list(result.at))) if result.at else ""
+    what = f" ({result.probe})" if result.equation == "state" else ""
+    yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]{at}: off by {size}"
+    if result.cause:
+        yield f"      [bold]{escape(result.cause)}[/]"
+    yield (
+        f"      claimed {result.claimed:.9g}, derived {result.derived:.9g}, bound {result.bound:.2g}, slope {result.slope:+.2e}"
+        + (f"; {escape(result.because)}" if result.because else "")
+    )
+    if len(group) > 1:
+        yield f"      and at {', '.join(escape(other.place) for other in group[1:4])}" + (
+            f" and {len(group) - 4} more" if len(group) > 4 else ""
         )
-    if len(verdict.broken) > MOST_SHOWN:
-        lines.append(f"  and {len(verdict.broken) - MOST_SHOWN} more that do not hold")
+    below = sum(other.cascades_from is not None and findings[other.cascades_from] in group for other in findings)
+    if below:
+        yield f"      {below} more {'follow' if below > 1 else 'follows'} from it"
+
+
+def _unchecked(verdict: StepVerdict) -> Iterator[str]:
     reasons = Counter(entry.why for entry in verdict.not_checked)
     for why, count in reasons.most_common(MOST_SHOWN):
-        places = [entry.place for entry in verdict.not_checked if entry.why == why]
-        lines.append(f"  not checked: {places[0]}{f' and {count - 1} more' if count > 1 else ''} ({why})")
-    return "\n".join(lines)
+        place = next(entry.place for entry in verdict.not_checked if entry.why == why)
+        yield f"  not checked: {escape(place)}{f' and {count - 1} more' if count > 1 else ''} ({escape(why)})"
+    if len(reasons) > MOST_SHOWN:
+        yield f"  not checked: {sum(reasons.values()) - sum(n for _, n in reasons.most_common(MOST_SHOWN))} more, for other reasons"
+
+
+def run_text(verdict: RunVerdict) -> str:
+    """The last line: of all steps together."""
+    counts: Counter[str] = Counter()
+    for step in verdict.steps:
+        counts.update(step.counts)
+    suspect = sum(len(step.suspect) for step in verdict.steps)
+    first = next((step for step in verdict.steps if step.verdict != "holds"), None)
+    said = {
+        "holds": f"[bold green]holds[/]: all {counts['checked']} equations of {len(verdict.steps)} steps",
+        "nothing checked": "[bold red]nothing checked[/]: no equation of a step could be derived, which is no pass",
+    }.get(verdict.verdict, f"[bold red]broken[/]: {counts['broken']} of {counts['checked']} equations do not hold")
+    where = f", first in step {first.step}" if first is not None and verdict.verdict == "broken" else ""
+    rest = [
+        f"{counts['not_checked']} places not checked" if counts["not_checked"] else "",
+        f"{suspect} suspect practices" if suspect else "",
+    ]
+    return said + where + "".join(f", {item}" for item in rest if item)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from backproof.errors import InputError
+from backproof.trace.place import Place
 
 DTYPES: dict[str, Any] = {
     "F64": np.float64,
@@ -53,26 +54,22 @@ def write(path: Path, tensors: Mapping[str, tuple[str, tuple[int, ...], memoryvi
 class Tensors:
     """The tensors of one file, by name."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            with path.open("rb") as file:
-                start = file.read(8)
-                length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
-                if not 0 <= length <= LONGEST_HEADER:
-                    raise InputError(
-                        f"{path}: not a safetensors file (its first 8 bytes do not give a header's length)"
-                    )
-                text = file.read(length)
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
+    def __init__(self, path: Path | Place) -> None:
+        self.path = path if isinstance(path, Place) else Place(str(path))
+        size = self.path.size()
+        start = self.path.read(0, 8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
+        if not 0 <= length <= LONGEST_HEADER:
+            raise InputError(f"{path}: not a safetensors file (its first 8 bytes do not give a header's length)")
+        text = self.path.read(8, 8 + length)
         self._data = 8 + length
-        self._header = self._checked(text, length, path.stat().st_size - self._data)
-        self._map = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size > self._data else None
+        self._header = self._checked(text, length, size - self._data)
+        local = self.path.local
+        self._map = np.memmap(local, dtype=np.uint8, mode="r") if local is not None and size > self._data else None
 
     def _checked(self, text: bytes, length: int, room: int) -> dict[str, Any]:
         try:
-            header = json.loads(text)
+            header = json.loads(text, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.path}: the header is not JSON ({error})") from None
         if len(text) != length or not isinstance(header, dict):
@@ -81,10 +78,9 @@ class Tensors:
         for name, entry in header.items():
             try:
                 dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-                size = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
-                good = (
-                    0 <= begin <= end <= room and end - begin == size and all(type(n) is int and n >= 0 for n in shape)
-                )
+                whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+                size = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize if whole else -1
+                good = whole and begin <= end <= room and end - begin == size
             except (KeyError, TypeError, ValueError):
                 good = False
             if not good:
@@ -103,17 +99,33 @@ class Tensors:
         """The format in which a tensor is stored."""
         return str(self._header[name]["dtype"])
 
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        """A tensor, read only, in its own type (bfloat16 as float32)."""
+    def shape(self, name: str) -> tuple[int, ...]:
+        """A tensor's shape."""
+        return tuple(self._header[name]["shape"])
+
+    def raw(self, name: str) -> memoryview:
+        """A tensor's bytes, as they are in the file."""
         if name not in self._header:
             raise InputError(f"{self.path}: there is no tensor {name!r}")
+        begin, end = self._header[name]["data_offsets"]
+        if begin == end:
+            return memoryview(b"")
+        if self._map is None:
+            return memoryview(self.path.read(self._data + begin, self._data + end))
+        return self._map[self._data + begin : self._data + end].data
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        """A tensor, read only, in its own type (bfloat16 as float32)."""
+        raw = self.raw(name)
         entry = self._header[name]
-        begin, end = entry["data_offsets"]
-        if begin == end or self._map is None:
-            found = np.empty(entry["shape"], dtype=DTYPES[entry["dtype"]])
-        else:
-            raw = self._map[self._data + begin : self._data + end]
-            found = np.frombuffer(raw, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        found = np.frombuffer(raw, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
         if entry["dtype"] == "BF16":
             return (found.astype(np.uint32) << 16).view(np.float32)
         return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is in it twice")
+    return found

@@ -7,12 +7,10 @@ recorder; `verify` derives each equation again.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from backproof.errors import InputError
 from backproof.trace.handling import Moment, Scheduled, moment_from, scheduled_from
-from backproof.trace.safetensors import Tensors
 
 FORMAT = "backproof.step.v1"
 
@@ -172,33 +170,3 @@ class Step:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{place}: not a recorded step: {type(error).__name__} {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A step with its tensors at hand."""
-
-    step: Step
-    tensors: Tensors
-
-
-def folders(run: Path) -> list[Path]:
-    """The steps of a run, in order."""
-    found = sorted(path for path in run.iterdir() if path.name.startswith("step") and (path / "step.json").is_file())
-    if not found:
-        raise InputError(f"{run}: no recorded step in this folder")
-    return found
-
-
-def read(folder: Path) -> Recorded:
-    """One step of a run."""
-    import json
-
-    path = folder / "step.json"
-    try:
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {error}") from None
-    return Recorded(Step.from_json(data, str(path)), Tensors(folder / "tensors.safetensors"))

@@ -61,6 +61,8 @@ class Result:
     parameter: str = ""
     cause: str = ""
     """The mistake that explains it, where one is known."""
+    made: tuple[int, ...] = ()
+    """The outputs of the calls that it was derived by."""
     cascades_from: int | None = None
     """The place, among the findings of the step, of the one that explains this one."""
     evidence: Evidence | None = field(default=None, repr=False, compare=False)

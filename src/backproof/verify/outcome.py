@@ -1,10 +1,17 @@
-"""What became of a recorded step: its equations judged, and what no equation spoke of."""
+"""What became of a recorded step: its equations judged, suspect practices, and what no equation spoke of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from backproof.verify.equation import NotChecked, Result
+from backproof.verify.remarks import Scale, Suspect
+
+VERDICTS = ("holds", "noise", "flip", "broken")
+SAID = ("broken", "flip", "noise")
+"""What is listed, worst first; what holds is counted."""
 
 
 @dataclass
@@ -14,13 +21,42 @@ class StepVerdict:
     step: int
     results: list[Result] = field(default_factory=list)
     not_checked: list[NotChecked] = field(default_factory=list)
+    suspect: list[Suspect] = field(default_factory=list)
+    scales: list[Scale] = field(default_factory=list)
+    """What scales its gradients, as found in the record."""
+    notes: list[str] = field(default_factory=list)
+    """What is reported and not judged."""
+    before: Counter[str] = field(default_factory=Counter)
+    """Verdicts of equations that are no longer held."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """The same by kind of equation."""
 
-    def add(self, found: Result | NotChecked) -> None:
-        """One more equation, or one more place that none speaks of."""
-        if isinstance(found, Result):
-            self.results.append(found)
-        else:
-            self.not_checked.append(found)
+    def add(self, found: Result | NotChecked | Suspect | Scale) -> None:
+        """One more equation, practice or scale, or one more place that nothing speaks of."""
+        match found:
+            case Result():
+                self.results.append(found)
+            case NotChecked():
+                self.not_checked.append(found)
+            case Suspect():
+                self.suspect.append(found)
+            case Scale():
+                self.scales.append(found)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many equations were checked, and what became of them."""
+        found = self.before + Counter(result.verdict for result in self.results)
+        return {
+            "checked": found.total(),
+            **{name: found[name] for name in VERDICTS},
+            "not_checked": len(self.not_checked),
+        }
+
+    @property
+    def equations(self) -> Counter[str]:
+        """How many equations of each kind there were."""
+        return self.kinds + Counter(result.equation for result in self.results)
 
     @property
     def broken(self) -> list[Result]:
@@ -28,6 +64,70 @@ class StepVerdict:
         return [result for result in self.results if result.verdict == "broken"]
 
     @property
+    def findings(self) -> list[Result]:
+        """Everything that does not plainly hold: what is broken, first cause first, then flips, then noise; consequences folded."""
+        return folded([result for said in SAID for result in self.results if result.verdict == said])
+
+    @property
     def verdict(self) -> str:
         """holds, broken, or nothing checked."""
-        return "broken" if self.broken else "holds" if self.results else "nothing checked"
+        return "broken" if self.broken else "holds" if self.counts["checked"] else "nothing checked"
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether a practice was found that is not declared to be meant."""
+        return any(not found.intended for found in self.suspect)
+
+    def settled(self) -> StepVerdict:
+        """The same with only what is listed, so that many steps fit in memory."""
+        kept = [replace(result, evidence=None) for result in self.results if result.verdict in SAID]
+        held = Counter({"holds": len(self.results) - len(kept)})
+        gone = Counter(result.equation for result in self.results if result.verdict not in SAID)
+        return replace(self, results=kept, before=self.before + held, kinds=self.kinds + gone)
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """What became of a recorded run."""
+
+    subject: str
+    steps: tuple[StepVerdict, ...]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def verdict(self) -> str:
+        """broken if any step is; nothing checked if any step has nothing checked; else holds."""
+        found = {step.verdict for step in self.steps}
+        return next(
+            (said for said in ("broken", "nothing checked") if said in found), "holds" if found else "nothing checked"
+        )
+
+    def holds(self, *, strict: bool = False) -> bool:
+        """Whether every equation of every step holds; strictly, also that nothing is suspect and nothing was left unchecked."""
+        return self.verdict == "holds" and not (
+            strict and any(step.suspicious or step.not_checked for step in self.steps)
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """As plain data, with the keys that docs/steps.md lists."""
+        from backproof.verify.plain import run_json
+
+        return run_json(self)
+
+
+def folded(findings: list[Result]) -> list[Result]:
+    """Each finding with the place of the one that explains it.
+
+    A call whose outputs are wrong has wrong derivatives too; a rule that is wrong about an optimizer's state is wrong about the update.
+    """
+    broken = [i for i, found in enumerate(findings) if found.verdict == "broken"]
+    calls = {int(findings[i].probe): i for i in reversed(broken) if findings[i].equation == "forward"}
+    states = {findings[i].place: i for i in reversed(broken) if findings[i].equation == "state"}
+    found = list(findings)
+    for i in broken:
+        if findings[i].equation == "gradient":
+            above = min((calls[made] for made in findings[i].made if made in calls), default=None)
+        else:
+            above = states.get(findings[i].place) if findings[i].equation == "update" else None
+        found[i] = replace(found[i], cascades_from=above)
+    return found

@@ -81,21 +81,40 @@ def _renumber(item: Any, reads: tuple[int, ...]) -> Any:
     return [_renumber(inner, reads) for inner in item] if isinstance(item, (list, tuple)) else item
 
 
+def rewritten(
+    call: Call, reads: tuple[int, ...], graph: Graph, function: Callable[..., Any] | None = None
+) -> Graph | None:
+    """The graph that a call would be with other arguments, or by another function, of the types of the graph that it is."""
+    types = tuple(leaf.type for leaf in graph.leaves)
+    wanted = tuple(graph.types[output] for output in graph.outputs)
+    said = json.dumps([call.op, _renumber(call.args, reads), _renumber(call.kwargs, reads)], sort_keys=True)
+    found = _lowered(said, types, wanted) if function is None else _written(function, False, said, types, wanted)
+    return found.graph if isinstance(found, Region) else None
+
+
 @cache
 def _lowered(said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]) -> Region | str:
     """The region of a call, or why there is none."""
-    op, args, kwargs = json.loads(said)
+    op = json.loads(said)[0]
     name = canonical(op).removesuffix("_") if not op.endswith("__") else canonical(op)
     if name not in LOWERINGS:
         return f"there is no lowering for {op}"
+    return _written(LOWERINGS[name].function, LOWERINGS[name].sized, said, types, wanted)
+
+
+def _written(
+    function: Callable[..., Any], sized: bool, said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]
+) -> Region | str:
+    """The graph that a function writes for a call, or why it cannot."""
+    op, args, kwargs = json.loads(said)
     b = Builder()
     leaves = [b.leaf(kind) for kind in types]
     try:
         named = {key: _decode(item, leaves) for key, item in kwargs.items()}
         first = [named.pop("input")] if "input" in named else []
-        if LOWERINGS[name].sized:
+        if sized:
             named["results"] = wanted
-        found = LOWERINGS[name].function(*first, *(_decode(item, leaves) for item in args), **named)
+        found = function(*first, *(_decode(item, leaves) for item in args), **named)
         results = [_as_kind(x, kind) for x, kind in zip(_flat(found), wanted, strict=True)]
         given = tuple(result.type for result in results)
         if given != wanted:
@@ -128,6 +147,8 @@ def _decode(item: Any, leaves: list[Ref]) -> Any:
             return slice(begin, end, step)
         case {"ellipsis": _}:
             return Ellipsis
+        case {"lies": lies}:
+            return lies
         case {"float": text}:
             return float(text)
         case {"opaque": str(text)} if text.split(" ")[0] in WHERE_AND_HOW:

@@ -1,24 +1,38 @@
 """A recorded step, equation by equation: each derived in float64 from what was recorded at its inputs, and compared.
 
-1 each call's outputs · 2 the seed of each backward pass · 3 each value's gradient, the sum over the calls that read it · 4 each
-parameter's update and state. What cannot be lowered is listed, with its reason, and its neighbours are still checked. Nothing that is
+1 each call's outputs · 2 the seed of each backward pass · 3 each value's gradient, the sum over the calls that read it · 4 what
+became of the gradients until the step · 5 each parameter's update and state, and its learning rate. What cannot be lowered is listed, with its reason, and its neighbours are still checked. Nothing that is
 recorded widens a band.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from backproof.trace.step import Recorded
+from backproof.trace.folder import Recorded
 from backproof.verify.calls import check_call, check_deferred
 from backproof.verify.equation import Result
 from backproof.verify.gradients import add_regions, add_seeds, check_gradient, check_region
+from backproof.verify.handling import check_handling
 from backproof.verify.outcome import StepVerdict
+from backproof.verify.practices import find_practices
+from backproof.verify.schedule import check_schedules
 from backproof.verify.subject import Subject
 from backproof.verify.update import update_results
 
 
-def verify_step(recorded: Recorded) -> StepVerdict:
+@dataclass(frozen=True)
+class Options:
+    """What is asked for beyond the equations."""
+
+    drift: bool = False
+    """Whether the step is also derived as a whole, from its leaves alone."""
+    screen: bool = False
+    """Whether large products are checked by random projections."""
+
+
+def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdict:
     """Derive every equation of a step and compare."""
     subject = Subject(recorded)
     step, verdict = recorded.step, subject.verdict
@@ -35,8 +49,11 @@ def verify_step(recorded: Recorded) -> StepVerdict:
     for value in step.values.values():  # 3
         check_gradient(subject, value)
     verdict.results = list(_causal(verdict.results))
-    for found in update_results(step, recorded.tensors):  # 4
+    check_handling(subject)  # 4
+    for found in update_results(step, recorded.tensors):  # 5
         verdict.add(found)
+    check_schedules(subject)
+    find_practices(subject)
     return verdict
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from backproof.engine.bounded import Bound, Bounded
 from backproof.numerics import FORMATS
-from backproof.trace.step import Call, Recorded, Value, gradient_key, handed_key
+from backproof.trace.folder import Recorded
+from backproof.trace.step import Call, Value, gradient_key, handed_key
 from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Evidence, Judgement, NotChecked, Result, Total, compared
 from backproof.verify.origin import Origin
@@ -32,8 +34,12 @@ class Subject:
         """The same for an input of a region that has a backward of its own: (region, value, pass)."""
         self.derived: dict[int, Bound] = {}
         """Values that were not recorded."""
-        self.deferred: list[Call] = []
-        """Calls that wait for a gradient which is derived."""
+        self.deferred: list[tuple[Call, Any]] = []
+        """Calls that wait for a gradient which is derived, each with the mask that it may have."""
+        self.undecided: Counter[int] = Counter()
+        """How many masks of a value's readers wait for what comes back to it."""
+        self.besides: dict[int, Value] = {}
+        """Values that nobody recorded, and that were recovered: their numbers are below zero."""
         self.open: dict[int, str] = {}
         """Values with a reader whose contribution is unknown, and which."""
         self.open_regions: dict[int, str] = {}
@@ -47,7 +53,14 @@ class Subject:
 
     def value(self, number: int) -> Value:
         """What was recorded of a value."""
-        return self.step.values[number]
+        return self.step.values[number] if number >= 0 else self.besides[number]
+
+    def add(self, found: Bound, dtype: str) -> int:
+        """A value that was recovered from others."""
+        number = -1 - len(self.besides)
+        self.besides[number] = Value(number, dtype, tuple(found.shape))
+        self.derived[number] = found
+        return number
 
     def stored(self, number: int) -> bool:
         """Whether a value was recorded."""
@@ -71,9 +84,10 @@ class Subject:
         """Whether a pass came to a value."""
         return gradient_key(self.bearer(number), passing) in self.tensors
 
-    def wants(self, number: int, passing: int) -> bool:
-        """Whether a value has a gradient in a pass, seen or not."""
-        return self.value(number).inner or self.reached(number, passing)
+    def wants(self, number: int, passing: int, region: int | None = None) -> bool:
+        """Whether a value has a gradient in a pass, seen or not; or is an input of a region that has to give it one."""
+        given = region is not None and number in self.step.regions[region].inputs
+        return given or self.value(number).inner or self.reached(number, passing)
 
     def contribute(
         self, value: int, part: Bound, origin: Origin | None = None, passing: int = 0, region: int | None = None
@@ -132,7 +146,16 @@ class Subject:
         because = "; ".join(filter(None, (because if found.verdict == "broken" else "", why)))
         evidence = Evidence(claimed, derived, origins, dtype) if self._keeps(found) else None
         self.verdict.add(
-            Result(equation, place, f"{value}", *found, because=because, parameter=name, evidence=evidence)
+            Result(
+                equation,
+                place,
+                f"{value}",
+                *found,
+                because=because,
+                parameter=name,
+                evidence=evidence,
+                made=_made(origins),
+            )
         )
 
     def _keeps(self, found: Judgement) -> bool:
@@ -141,6 +164,10 @@ class Subject:
             return False
         self.kept += 1
         return True
+
+
+def _made(origins: tuple[Origin, ...]) -> tuple[int, ...]:
+    return tuple(output for origin in origins if origin.call is not None for output in origin.call.outputs)
 
 
 @cache

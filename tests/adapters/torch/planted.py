@@ -66,15 +66,9 @@ class Instead(torch.overrides.TorchFunctionMode):
 
     def __init__(self, **wrong: Callable):
         super().__init__()
-        self.wrong = {_named(name): function for name, function in wrong.items()}
+        homes = (torch.nn.functional, torch, torch.Tensor)
+        self.wrong = {getattr(home, name): wrong[name] for home in homes for name in wrong if hasattr(home, name)}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         wrong = self.wrong.get(func)
         return func(*args, **(kwargs or {})) if wrong is None else wrong(func, *args, **(kwargs or {}))
-
-
-def _named(name: str) -> Callable:
-    for home in (torch.nn.functional, torch, torch.Tensor):
-        if hasattr(home, name):
-            return getattr(home, name)
-    raise LookupError(name)

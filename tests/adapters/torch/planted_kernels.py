@@ -206,7 +206,7 @@ CASES = (
         kernel(mlp(), X, squares, mse_loss=lambda f, x, y, *_, **__: f(x, y, reduction="sum")),
         "forward",
         "mse_loss",
-        cause="72 times",
+        cause="reduction sum",
     ),
     Planted(
         "accumulation in bfloat16 where float32 is claimed",
@@ -249,7 +249,7 @@ CASES = (
         ),
         "forward",
         "scaled_dot_product_attention",
-        cause="mask",
+        cause="is_causal False",
     ),
     Planted(
         "a convolution padded off by one",

@@ -1,0 +1,138 @@
+"""A recorded run as a folder: a step is `step000007/`, with step.json, the tensors that are new in it, and `shared.json`.
+
+That says where the others are: in an earlier step, under another name, with their digest. A weight that did not change is written once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backproof.errors import InputError
+from backproof.trace.place import Place
+from backproof.trace.safetensors import Tensors
+from backproof.trace.step import Step
+
+STEP, TENSORS, SHARED = "step.json", "tensors.safetensors", "shared.json"
+LARGEST = 1 << 30  # bytes of a step's own JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A step with its tensors at hand."""
+
+    step: Step
+    tensors: StepTensors
+
+
+def folders(run: str | Path) -> list[str]:
+    """The steps of a run, in order."""
+    place = Place(str(run))
+    found = [place.child(name) for name in place.names() if _is_step(name)]
+    whole = [str(step) if step.local else _url(run, step) for step in found if step.child(STEP).exists()]
+    if not whole:
+        raise InputError(f"{run}: no recorded step in this folder")
+    return whole
+
+
+def unfinished(run: str | Path) -> list[str]:
+    """Steps that are not whole: their writer was killed, or is at work."""
+    place = Place(str(run))
+    names = [name for name in place.names() if name.startswith("step")]
+    return [name for name in names if not _is_step(name) or not place.child(name, STEP).exists()]
+
+
+def _is_step(name: str) -> bool:
+    return name.startswith("step") and name[4:].isdecimal()
+
+
+def _url(run: str | Path, step: Place) -> str:
+    return f"{str(run).rstrip('/')}/{step.name}"
+
+
+def read(folder: str | Path) -> Recorded:
+    """One step of a run."""
+    step, around = Place(str(folder)), Place(str(folder).rstrip("/").rsplit("/", 1)[0] if "/" in str(folder) else ".")
+    data = _json(step.child(STEP))
+    return Recorded(Step.from_json(data, str(step.child(STEP))), StepTensors(around, step.name))
+
+
+def _json(place: Place) -> Any:
+    try:
+        return json.loads(place.read(most=LARGEST))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: not JSON: {error}") from None
+
+
+class StepTensors(Mapping[str, np.ndarray[Any, Any]]):
+    """All tensors of a step, wherever they were written."""
+
+    def __init__(self, run: Place, step: str) -> None:
+        self.run, self.step = run, step
+        self.own = Tensors(run.child(step, TENSORS))
+        shared = run.child(step, SHARED)
+        self.shared: dict[str, tuple[str, str, str]] = _shared(shared) if shared.exists() else {}
+        self._others: dict[str, Tensors] = {step: self.own}
+        self._known: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.shared
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.own
+        yield from self.shared
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def dtype(self, name: str) -> str:
+        """The format in which a tensor is stored."""
+        home, at = self._home(name)
+        return home.dtype(at)
+
+    def raw(self, name: str) -> memoryview:
+        """A tensor's bytes."""
+        home, at = self._home(name)
+        return home.raw(at)
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        home, at = self._home(name)
+        return home[at]
+
+    def _home(self, name: str) -> tuple[Tensors, str]:
+        """The file that a tensor is in, and its name there; a tensor of another step must be the one that was meant."""
+        if name in self.own or name not in self.shared:
+            return self.own, name
+        step, at, digest = self.shared[name]
+        if step not in self._others:
+            self._others[step] = Tensors(self.run.child(step, TENSORS))
+        home = self._others[step]
+        if step != self.step and name not in self._known:
+            found = hashlib.sha256(home.raw(at)).hexdigest()
+            if found != digest:
+                raise InputError(
+                    f"{self.run}/{self.step}: {name} was written in {step} as {at} with sha256 {digest[:16]}…; what is there now"
+                    f" has {found[:16]}…: that step was changed after it was recorded"
+                )
+            self._known.add(name)
+        return home, at
+
+
+def _shared(place: Place) -> dict[str, tuple[str, str, str]]:
+    data = _json(place)
+    good = isinstance(data, dict) and all(
+        isinstance(entry, list)
+        and len(entry) == 3
+        and all(isinstance(item, str) for item in entry)
+        and _is_step(entry[0])
+        for entry in data.values()
+    )
+    if not good:
+        raise InputError(f"{place}: is not a table of name: [step, name, sha256]")
+    return {name: (entry[0], entry[1], entry[2]) for name, entry in data.items()}
