@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from backproof import verify as verify
     from backproof.errors import BackproofError as BackproofError
     from backproof.receipt import hash_receipt as hash_receipt
     from backproof.receipt import read_receipt as read_receipt
@@ -43,12 +44,15 @@ __all__ = [
     "trace_grads",
     "trace_weights",
     "traced_grads",
+    "verify",
     "verify_receipt",
     "write_receipt",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "verify":  # a package that can be called
+        return importlib.import_module("backproof.verify")
     if name not in _PUBLIC:
         msg = f"module 'backproof' has no attribute {name!r}; it has {', '.join(__all__)}"
         raise AttributeError(msg)
