@@ -17,6 +17,7 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-s
 SOURCES = {
     "src/backproof/receipt/native/scan.c": "libscan",
     "src/backproof/verify/native/screen.c": "libscreen",
+    "src/backproof/adapters/classic/native/lines.c": "liblines",
 }
 
 

@@ -10,12 +10,15 @@ from backproof import __version__
 from backproof.cli.command import Command, Exit, Parser
 from backproof.errors import BackproofError, UsageError
 
+FRAMEWORKS = frozenset({"pytorch", "jax", "tensorflow"})  # of the sidecars of classic receipts
+KINDS = frozenset({"mazur", "general", "multi"})  # of classic receipts
+
 COMMANDS = (
     Command("certify", "check a recorded graph's backward pass by identity testing", "backproof.cli.certify"),
     Command("examples", "print the file that records a framework's training steps", "backproof.cli.examples"),
     Command("explain", "explain a rule of receipts", "backproof.cli.explain"),
     Command("generate", "run the engine and print the canonical receipt of its step", "backproof.cli.generate"),
-    Command("import", "make receipts of what a framework recorded", "backproof.cli.import_"),
+    Command("import", "make receipts of what a framework recorded", "backproof.cli.import_", FRAMEWORKS),
     Command("prove", "have the proof kernel recompute a graph's gradients", "backproof.cli.prove"),
     Command("reconcile", "judge one receipt by the rules alone", "backproof.cli.reconcile"),
     Command("report", "draw what was found as one HTML page that works offline", "backproof.cli.report"),
@@ -25,7 +28,7 @@ COMMANDS = (
     Command("show", "draw the step of a small network, with what does not hold in red", "backproof.cli.show"),
     Command("validate", "validate a receipt against its format", "backproof.cli.validate"),
     Command("validate-input", "validate a topology input", "backproof.cli.validate_input"),
-    Command("verify", "derive every claim of a file again, and say which does not hold", "backproof.cli.verify"),
+    Command("verify", "derive every claim of a file again, and say which does not hold", "backproof.cli.verify", KINDS),
 )
 
 
@@ -60,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         print(__version__)
         return Exit.HOLDS
     command = _find(arguments[0])
-    module = command.load()
+    module = command.load(arguments[1:])
     raw = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog=f"bp {command.name}", description=module.__doc__, allow_abbrev=False, formatter_class=raw)
     module.arguments(parser)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn, Protocol, cast
@@ -36,11 +38,17 @@ class Command:
     name: str
     says: str
     module: str
+    scalar: frozenset[str] = frozenset()  # first arguments that ask for arithmetic on single numbers alone
 
-    def load(self) -> CommandModule:
-        """The module that carries the command out."""
+    def load(self, arguments: Sequence[str] = ()) -> CommandModule:
+        """The module that carries the command out.
+
+        NumPy starts a thread a core for matrix products, which wait by spinning: scalar work is better off without.
+        """
         import importlib
 
+        if self.scalar.intersection(arguments[:1]):
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         return cast("CommandModule", importlib.import_module(self.module))
 
 

@@ -15,14 +15,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.receipt.native import address
-from backproof.rules.ball import FUNCTION_SLACK, SLACK, radius_by_exponent
+from backproof.rules.ball import FUNCTION_SLACK, SLACK, Reals, radius_by_exponent
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Equation, Ledger, Rule
 from backproof.verify import native
 from backproof.verify.compare import Coverage, spoken_of
-from backproof.verify.tracing import CannotTraceError, TracedBall, TracedLedger
+from backproof.verify.tracing import CannotTraceError, TracedBall, TracedLedger, Tracer
 
 WITHIN = 1.0 - 1e-4  # of the bound; 1e-14 / 5e-10 is 2e-5
+
+
+class Program:
+    """What was traced, and which slot each number should agree with, as the native screen takes it."""
+
+    def __init__(self, tracer: Tracer, checks: Iterable[NDArray[np.intp]], unit: float, most: float = np.inf) -> None:
+        self._held = _arrays(tracer, checks)
+        self.checked = len(self._held["checks"])  # numbers of a record
+        self._struct = native.ProgramStruct(
+            *map(address, self._held.values()),
+            address(radius_by_exponent()),
+            tracer.columns,
+            tracer.size - tracer.columns,
+            self.checked,
+            unit,
+            SLACK,
+            FUNCTION_SLACK,
+            WITHIN,
+            most,
+        )
+        self._slots = np.empty((tracer.size, 2, native.LANES))
+
+    def passes(self, numbers: Reals, exponents: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Which records clearly agree: every deviation is within the narrowed bound, and at most `most`."""
+        passed = np.zeros(len(numbers), dtype=np.bool_)
+        library = native.library()
+        if library is None:
+            return passed
+        numbers, exponents = np.ascontiguousarray(numbers), np.ascontiguousarray(exponents)
+        library.backproof_screen(
+            ctypes.byref(self._struct),
+            address(numbers),
+            address(exponents),
+            numbers.shape[1],
+            len(numbers),
+            address(self._slots),
+            address(passed),
+        )
+        return passed
 
 
 class Screen:
@@ -38,40 +77,15 @@ class Screen:
                 traced.add(rule.number)
                 checks += made
         self.traced = frozenset(traced)  # the rules that it speaks for
-        self._held = _arrays(ledger, checks)
-        self.claims = len(self._held["checks"])  # a record
-        tracer = ledger.tracer
-        self._struct = native.ProgramStruct(
-            *map(address, self._held.values()),
-            address(radius_by_exponent()),
-            tracer.columns,
-            tracer.size - tracer.columns,
-            self.claims,
-            unit,
-            SLACK,
-            FUNCTION_SLACK,
-            WITHIN,
-        )
-        self._slots = np.empty((tracer.size, 2, native.LANES))
+        self._program = Program(ledger.tracer, checks, unit)
+        self.claims = self._program.checked  # a record
 
     def passes(self, ledger: Ledger) -> NDArray[np.bool_]:
         """Which records clearly hold."""
         columns = ledger.columns
-        library = native.library()
-        passed = np.zeros(columns.size, dtype=np.bool_)
-        if library is None or columns.exponents is None:
-            return passed
-        numbers, exponents = np.ascontiguousarray(columns.numbers), np.ascontiguousarray(columns.exponents)
-        library.backproof_screen(
-            ctypes.byref(self._struct),
-            address(numbers),
-            address(exponents),
-            numbers.shape[1],
-            len(numbers),
-            address(self._slots),
-            address(passed),
-        )
-        return passed
+        if columns.exponents is None:
+            return np.zeros(columns.size, dtype=np.bool_)
+        return self._program.passes(columns.numbers, columns.exponents)
 
 
 def _checks(rule: Rule, ledger: TracedLedger, coverage: Coverage) -> list[NDArray[np.intp]] | None:
@@ -95,9 +109,9 @@ def _checks(rule: Rule, ledger: TracedLedger, coverage: Coverage) -> list[NDArra
     return checks
 
 
-def _arrays(ledger: TracedLedger, checks: list[NDArray[np.intp]]) -> dict[str, NDArray[Any]]:
+def _arrays(tracer: Tracer, checks: Iterable[NDArray[np.intp]]) -> dict[str, NDArray[Any]]:
     """The program, in the order of the struct."""
-    tracer, none = ledger.tracer, np.zeros((0, 3), dtype=np.int32)
+    none = np.zeros((0, 3), dtype=np.int32)
     return {
         "code": np.ascontiguousarray(np.concatenate([none, *tracer.code])),
         "lists": np.concatenate([none[:, 0], *tracer.lists]),

@@ -2,12 +2,13 @@
 
 import random
 import struct
+from decimal import Decimal
 
 import numpy as np
 import pytest
 
 from backproof.adapters.classic import native
-from backproof.adapters.classic.templates import ReadTemplate, WriteTemplate, read_template
+from backproof.adapters.classic.templates import ReadTemplate, Rows, WriteTemplate, read_template
 from backproof.receipt.numbers import NumberRangeError, canonical_number
 
 WIDTH = 100
@@ -16,7 +17,7 @@ WIDTH = 100
 @pytest.fixture(autouse=True)
 def _compiled():
     if native.library() is None:
-        pytest.skip("no C compiler here (or BACKPROOF_NATIVE=0): nothing to compare")
+        pytest.skip("the native reader was not built here: nothing to compare")
 
 
 def numbers(count):
@@ -39,12 +40,19 @@ def test_every_spelling_of_a_number_is_read_as_python_reads_it():
     values = numbers(30_000)
     texts = [[rng.choice(spellings)(v) for v in values[i : i + WIDTH]] for i in range(0, len(values), WIDTH)]
     lines = [f'{{"a":[{",".join(row)}]}}\n'.encode() for row in texts]
-    rows, starts = np.full((len(lines), WIDTH + 1), np.nan), np.empty(len(lines), dtype=np.int64)
+    rows = Rows.of(len(lines), WIDTH)
 
-    count, used = read_template(lines[0]).read(b"".join(lines), 0, rows, starts)
+    count, used = read_template(lines[0]).read(b"".join(lines), 0, rows)
 
     assert (count, used) == (len(lines), sum(map(len, lines)))
-    assert np.array_equal(rows[:, :-1], [[float(text) for text in row] for row in texts])
+    assert np.array_equal(rows.numbers[:, :-1], [[float(text) for text in row] for row in texts])
+    assert rows.exponents[:, :-1].tolist() == [[exponent_of(text) for text in row] for row in texts]
+
+
+def exponent_of(text):
+    """Of ten, of the first digit that is not 0, as it is written; within what eight bits hold."""
+    exponent = Decimal(text).adjusted()
+    return -128 if Decimal(text) == 0 else exponent if -128 < exponent < 128 else 127
 
 
 def test_every_number_is_written_as_the_format_says():
@@ -65,7 +73,7 @@ def test_every_number_is_written_as_the_format_says():
 def test_what_is_no_json_number_ends_the_reading(text):
     template = ReadTemplate((b"[", b"]"), (0,), ())
 
-    count, used = template.read(f"[{text}]\n".encode(), 0, np.zeros((1, 2)), np.zeros(1, dtype=np.int64))
+    count, used = template.read(f"[{text}]\n".encode(), 0, Rows.of(1, 1))
 
     assert (count, used) == (0, 0)
 
@@ -77,6 +85,6 @@ def test_a_line_with_another_label_is_not_of_the_template():
     template = read_template(lines[0])
 
     for old, new in others:
-        rows, starts = np.empty((3, 2)), np.empty(3, dtype=np.int64)
-        count, _ = template.read(b"".join([*lines, lines[0].replace(old, new)]), 0, rows, starts)
-        assert (count, rows[1, 0]) == (2, -0.002)
+        rows = Rows.of(3, 1)
+        count, _ = template.read(b"".join([*lines, lines[0].replace(old, new)]), 0, rows)
+        assert (count, rows.numbers[1, 0]) == (2, -0.002)

@@ -19,7 +19,7 @@ from backproof.receipt.authoring.step import check_batch
 from backproof.receipt.columns import Columns, Path, Shape, Slot
 from backproof.receipt.topology import Topology
 from backproof.receipt.topology_reading import topology_of
-from backproof.rules.ball import Ball, Reals
+from backproof.rules.ball import Reals
 
 SETTINGS = ("weight_decay", "momentum", "dampening", "beta1", "beta2", "epsilon", "t")
 
@@ -130,7 +130,7 @@ class Plan:
 
     def values(self, step: Step, join: Any) -> Iterator[Carrier]:
         """The derived numbers, group by group as in `derived`, one row a record; `join` puts arrays side by side."""
-        rows = len(step.gradient.mid if isinstance(step.gradient, Ball) else step.gradient)
+        rows = step.gradient.shape[0]
         reduced = step.reduced or step.forward
         yield _pass_values(step.forward.layers, rows, join)
         yield join([reduced.per_output, reduced.total[:, None]])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from backproof.adapters.classic.claims import Plan, named
 from backproof.engine.scalar import Step
-from backproof.receipt.columns import Columns, Path
+from backproof.receipt.columns import Path
 from backproof.rules.ball import BALLS, FLOAT32, FLOAT64, SLACK, Ball, Reals, nine_digit_radius
 
 Places = NDArray[np.intp]
@@ -140,17 +140,18 @@ def unit_of(plan: Plan, numbers: Reals) -> float:
     return FLOAT32 if bool((values == values.astype(np.float32)).all()) else FLOAT64
 
 
-def compare(expected: Expected, columns: Columns, derived: Reals, tolerance: Tolerance) -> list[list[Disagreement]]:
+def compare(
+    expected: Expected, numbers: Reals, unit: float, derived: Reals, tolerance: Tolerance
+) -> list[list[Disagreement]]:
     """For each record of a block, where it disagrees; `derived` has the numbers of `expected.places`."""
-    plan, numbers = expected.plan, columns.numbers
-    unit = unit_of(plan, numbers)
+    plan = expected.plan
     radii = nine_digit_radius(numbers)
     with np.errstate(all="ignore"):
         balls = plan.run(BALLS, lambda at: Ball(numbers[:, at], radii[:, at], unit))
         bound = np.concatenate([ball.rad for ball in plan.values(balls, BALLS.join)], axis=1)
         shown = np.where(expected.widened >= 0, np.abs(numbers[:, expected.widened]), 0.0)
         bound = bound + (SLACK * unit if unit != FLOAT64 else 2.0 * FLOAT64) * 2.0 * shown
-    found: list[list[Disagreement]] = [[] for _ in range(columns.size)]
+    found: list[list[Disagreement]] = [[] for _ in numbers]
     present, said, names = expected.judged
     _judge(found, names, numbers[:, said], derived[:, present], bound[:, present] + radii[:, said], tolerance)
     copies, originals, names = expected.copies

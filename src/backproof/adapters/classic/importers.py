@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import BinaryIO
+from threading import Event
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from backproof.adapters.classic.claims import biases_changed, check_targets, floats, plan_of
-from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers
+from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers, unit_of
 from backproof.adapters.classic.observer import Buffer, Origin, Writer
+from backproof.adapters.classic.screen import Agreement, agreement
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single
 from backproof.adapters.classic.streams import Readable, StreamReader
 from backproof.errors import InputError
 from backproof.receipt import source_digest
 from backproof.receipt.columns import Columns, Shape, columns_of
+from backproof.rules.ball import Reals
 
 FRAMEWORKS = ("pytorch", "jax", "tensorflow")
 MOST_IN_MEMORY = 32 * 1024 * 1024  # of a stream and of its receipts, each
+MOST_WAITING = 16  # blocks that are judged before the digest of their source is known
 MOST_SHOWN = 1000  # disagreements kept; the rest is counted
 Block = tuple[Columns, Sidecar]
-Writers = dict[tuple[Shape, bool | None], Writer]
 _DIGEST_GOES = b'},"metadata":{'  # the end of the attestor; within a string the quotes would be escaped
 
 
@@ -76,16 +83,14 @@ def import_sidecar(content: bytes, request: Request, where: str = "sidecar") -> 
     """The receipt of one sidecar, and how it compares with the engine."""
     sidecar = single(content, where, request.framework)
     (columns,) = columns_of([as_receipt(sidecar)])
-    imported = Imported()
-    line = b"".join(_lines(columns, sidecar, request.origin(source_digest(content)), imported, {}))
-    return line, imported
+    judge = Judge(request.tolerance)
+    writers = Writers(request.origin(source_digest(content)))
+    return b"".join(line for judged in judge.of(columns, sidecar) for line in writers.lines(judged)), judge.imported
 
 
 def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str = "stream") -> Imported:
     """The receipts of a stream, written to `out` once all of it is judged."""
     with Aside() as spool, Aside() as lines, ThreadPoolExecutor(max_workers=1) as beside:
-        source_hash = _digest_of(source, spool)
-        imported = Imported()
         bundle = hashlib.sha256()
 
         def finish(block: Buffer) -> None:
@@ -93,13 +98,15 @@ def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str 
             lines.write(block)
 
         waiting: Future[None] | None = None
-        for block in _judged_blocks(source if spool.size == 0 else spool, request, source_hash, imported, where):
+        judge = Judge(request.tolerance)
+        for block in _written(source, spool, request, judge, where):
             if waiting is not None:
                 waiting.result()  # one block at a time is hashed while the next one is judged
             waiting = beside.submit(finish, block)
         if waiting is None:
             raise InputError(f"{where}: is empty; a stream has one sidecar a line")
         waiting.result()
+        imported = judge.imported
         imported.digest = f"sha256:{bundle.hexdigest()}"
         for block in lines.blocks():
             out.write(with_bundle_digest(block, imported.digest))
@@ -157,34 +164,84 @@ class Aside:
         self._file.close()
 
 
-def _digest_of(source: BinaryIO, spool: Aside) -> str:
-    """The digest that every receipt of a stream names; what cannot be read twice is set aside meanwhile."""
-    digest = hashlib.sha256()
-    again = source.seekable()
-    begin = source.tell() if again else 0
-    while chunk := source.read(1 << 20):
-        digest.update(chunk)
-        if not again:
+class SourceDigest:
+    """The digest that every receipt of a stream names, taken beside the judging where a file can be read twice.
+
+    What cannot be is set aside meanwhile.
+    """
+
+    def __init__(self, source: BinaryIO, spool: Aside) -> None:
+        self._digest = hashlib.sha256()
+        self._stopped = Event()
+        self._beside = ThreadPoolExecutor(max_workers=1)
+        self._done: Future[None] | None = None
+        self.source: Readable = source
+        file = _file_of(source)
+        if file is not None:
+            self._done = self._beside.submit(self._follow, *file)
+            return
+        while chunk := source.read(1 << 20):
+            self._digest.update(chunk)
             spool.write(chunk)
-    if again:
-        source.seek(begin)
-    else:
         spool.rewind()
-    return f"sha256:{digest.hexdigest()}"
+        self.source = spool
+
+    def _follow(self, descriptor: int, place: int) -> None:
+        while not self._stopped.is_set() and (chunk := os.pread(descriptor, 1 << 20, place)):
+            self._digest.update(chunk)
+            place += len(chunk)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it need not be waited for."""
+        return self._done is None or self._done.done()
+
+    def said(self) -> str:
+        """The digest, once all is read."""
+        if self._done is not None:
+            self._done.result()
+        return f"sha256:{self._digest.hexdigest()}"
+
+    def __enter__(self) -> SourceDigest:  # noqa: PYI034 - of this module alone
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._beside.shutdown()
 
 
-def _judged_blocks(
-    source: Readable, request: Request, source_hash: str, imported: Imported, where: str
-) -> Iterator[Buffer]:
+def _file_of(source: BinaryIO) -> tuple[int, int] | None:
+    """The descriptor of a regular file, and where reading it begins; None for what is none."""
+    try:
+        descriptor, begin = source.fileno(), source.tell()
+    except (OSError, AttributeError):  # a pipe has no place, and what lies in memory has no descriptor
+        return None
+    return (descriptor, begin) if hasattr(os, "pread") and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def _written(source: BinaryIO, spool: Aside, request: Request, judge: Judge, where: str) -> Iterator[Buffer]:
     """The lines of a stream, many together, without the digest of their bundle."""
-    writers: Writers = {}
     reader = StreamReader(request.framework, where)
-    origin: Origin | None = None
-    for columns, first in _ahead(reader.blocks(source)):
-        if origin is None:
-            trace_id = first.document.get("trace_id") or source_hash[7:39]
-            origin = request.origin(source_hash, multi=True, trace_id=trace_id)
-        yield from _lines(columns, first, origin, imported, writers)
+    writers: Writers | None = None
+    waiting: deque[Judged] = deque()  # for the digest of their source
+    with SourceDigest(source, spool) as digest:
+        for columns, first in _ahead(reader.blocks(digest.source)):
+            waiting += judge.of(columns, first)
+            if not digest.is_known and len(waiting) < MOST_WAITING:
+                continue
+            if writers is None:
+                writers = _writers(request, digest.said(), first)
+            while waiting:
+                yield from writers.lines(waiting.popleft())
+        if waiting and reader.first is not None:
+            writers = writers or _writers(request, digest.said(), reader.first)
+            for judged in waiting:
+                yield from writers.lines(judged)
+
+
+def _writers(request: Request, source_hash: str, first: Sidecar) -> Writers:
+    trace_id = first.document.get("trace_id") or source_hash[7:39]
+    return Writers(request.origin(source_hash, multi=True, trace_id=trace_id))
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -196,23 +253,76 @@ def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
             yield block
 
 
-def _lines(columns: Columns, first: Sidecar, origin: Origin, imported: Imported, writers: Writers) -> Iterator[Buffer]:
-    """Judge one block, and write it."""
-    for trained, part in _by_biases(columns, first):
-        key = (columns.shape, trained)
-        if key not in writers:
+class Judged(NamedTuple):
+    """A block whose numbers were compared with the engine's."""
+
+    expected: Expected
+    columns: Columns
+    derived: Reals
+    passed: list[bool]
+
+
+class Judge:
+    """The differential over blocks: what the engine derives, and where a sidecar disagrees with it."""
+
+    def __init__(self, tolerance: Tolerance) -> None:
+        self.tolerance = tolerance
+        self.imported = Imported()
+        self._expected: dict[tuple[Shape, bool | None], Expected] = {}
+        self._screens: dict[tuple[Expected, float], Agreement | None] = {}
+
+    def of(self, columns: Columns, first: Sidecar) -> Iterator[Judged]:
+        """Judge one block."""
+        for trained, part in _by_biases(columns, first):
+            expected = self._expected_of(columns.shape, first, trained)
+            plan = expected.plan
+            check_targets(plan, part.numbers, part.positions[0])
+            derived = derived_numbers(plan, floats(plan, part.numbers))
+            found = self._compared(expected, part, derived)
+            self.imported.note(part.positions[0], found)
+            self.imported.steps += part.size
+            yield Judged(expected, part, derived, [not entries for entries in found])
+
+    def _expected_of(self, shape: Shape, first: Sidecar, trained: bool | None) -> Expected:
+        key = (shape, trained)
+        if key not in self._expected:
             try:
-                writers[key] = Writer(Expected(plan_of(columns.shape, first.document, trained=trained)), origin)
+                self._expected[key] = Expected(plan_of(shape, first.document, trained=trained))
             except InputError as error:
                 raise InputError(f"{first.where}: {error}") from error
-        writer = writers[key]
-        plan = writer.expected.plan
-        check_targets(plan, part.numbers, part.positions[0])
-        derived = derived_numbers(plan, floats(plan, part.numbers))
-        found = compare(writer.expected, part, derived, origin.tolerance)
-        imported.note(part.positions[0], found)
-        imported.steps += part.size
-        yield from writer.lines(part.numbers, derived, [not entries for entries in found], part.positions[0])
+        return self._expected[key]
+
+    def _compared(self, expected: Expected, part: Columns, derived: Reals) -> list[list[Disagreement]]:
+        """Where each record disagrees. Those that clearly agree are not looked at twice."""
+        unit = unit_of(expected.plan, part.numbers)
+        key = (expected, unit)
+        if part.exponents is not None and key not in self._screens:
+            self._screens[key] = agreement(expected, unit, self.tolerance)
+        screen = self._screens.get(key)
+        if screen is None:
+            return compare(expected, part.numbers, unit, derived, self.tolerance)
+        found: list[list[Disagreement]] = [[] for _ in range(part.size)]
+        doubtful = np.flatnonzero(~screen.passes(part))
+        if doubtful.size:
+            closer = compare(expected, part.numbers[doubtful], unit, derived[doubtful], self.tolerance)
+            for row, entries in zip(doubtful.tolist(), closer, strict=True):
+                found[row] = entries
+        return found
+
+
+class Writers:
+    """The writers of a stream's shapes."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self._writers: dict[Expected, Writer] = {}
+
+    def lines(self, judged: Judged) -> Iterator[Buffer]:
+        """The canonical lines of one block."""
+        expected, columns, derived, passed = judged
+        if expected not in self._writers:
+            self._writers[expected] = Writer(expected, self.origin)
+        yield from self._writers[expected].lines(columns.numbers, derived, passed, columns.positions[0])
 
 
 def _by_biases(columns: Columns, first: Sidecar) -> Iterator[tuple[bool | None, Columns]]:
@@ -224,10 +334,7 @@ def _by_biases(columns: Columns, first: Sidecar) -> Iterator[tuple[bool | None, 
     begin = 0
     for trained, run in groupby(changed):
         end = begin + sum(1 for _ in run)
-        part = Columns(
-            columns.shape, columns.numbers[begin:end], columns.texts[begin:end], columns.positions[begin:end]
-        )
-        yield trained, part
+        yield trained, columns if end - begin == columns.size else columns.only(np.arange(begin, end))
         begin = end
 
 

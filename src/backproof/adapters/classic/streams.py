@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, in_stream, judge_run
-from backproof.adapters.classic.templates import ReadTemplate, read_template
+from backproof.adapters.classic.templates import ReadTemplate, Rows, read_template
 from backproof.errors import InputError
 from backproof.receipt.columns import Columns, Path, Shape, columns_of
 from backproof.receipt.reading import MOST_BYTES
@@ -101,16 +102,16 @@ class StreamReader:
         known = self.current
         if known is None or known.template is None:
             return None, begin
-        rows = np.full((known.rows, len(known.shape.paths) + 1), np.nan)
-        starts = np.empty(known.rows, dtype=np.int64)
-        count, following = known.template.read(text, begin, rows, starts)
+        fit = (len(text) - begin) // known.template.shortest
+        rows = Rows.of(min(known.rows, fit), len(known.shape.paths))
+        count, following = known.template.read(text, begin, rows)
         if not count:
             return None, begin
-        rows = rows[:count]
-        for row in known.unusual(rows, self.position):
-            start = int(starts[row])
+        numbers = rows.numbers[:count]
+        for row in known.unusual(numbers, self.position):
+            start = int(rows.starts[row])
             self._judged(text[start : text.index(b"\n", start)], self.position + int(row), self._place(1 + int(row)))
-        return self._block(known, rows), following
+        return self._block(known, numbers, rows.exponents[:count]), following
 
     def _parsed(self, line: bytes) -> Columns | None:
         """One line as a document; a blank one is none."""
@@ -133,12 +134,12 @@ class StreamReader:
         judge_run(sidecar, self.first, self.framework, position)
         return sidecar
 
-    def _block(self, known: Known, numbers: Reals) -> Columns:
+    def _block(self, known: Known, numbers: Reals, exponents: NDArray[np.int8] | None = None) -> Columns:
         count = len(numbers)
         positions = tuple(range(self.position, self.position + count))
         self.position += count
         self.number += count
-        return Columns(known.shape, numbers, ((),) * count, positions)
+        return Columns(known.shape, numbers, ((),) * count, positions, exponents=exponents)
 
     def _place(self, offset: int) -> str:
         return f"{self.where}, line {self.number + offset}"
@@ -146,8 +147,8 @@ class StreamReader:
 
 def _checked(template: ReadTemplate, line: bytes, numbers: Reals) -> ReadTemplate | None:
     """The template, if it reads from its own line what the document says."""
-    rows, starts = np.full_like(numbers, np.nan), np.empty(1, dtype=np.int64)
+    rows = Rows.of(1, numbers.shape[1] - 1)
     if len([kind for kind in template.kinds if kind == 0]) != numbers.shape[1] - 1:
         return None
-    count, _ = template.read(line.rstrip(b"\r\n") + b"\n", 0, rows, starts)
-    return template if count == 1 and np.array_equal(rows, numbers, equal_nan=True) else None
+    count, _ = template.read(line.rstrip(b"\r\n") + b"\n", 0, rows)
+    return template if count == 1 and np.array_equal(rows.numbers, numbers, equal_nan=True) else None

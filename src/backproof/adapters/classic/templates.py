@@ -6,6 +6,7 @@ import ctypes
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,20 @@ Reals = NDArray[np.float64]
 UNREAD = frozenset({"helper"})  # what no column holds
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|[{}\[\]:,]')
 _NUMBER, _MOMENT = 0, 1
+
+
+class Rows(NamedTuple):
+    """Room for lines that are read: their numbers, the exponents of ten of these, and where each line begins."""
+
+    numbers: Reals
+    exponents: NDArray[np.int8]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, count: int, numbers: int) -> Rows:
+        """Room for some lines. The last column is of what is missing: not a number, and of no exponent."""
+        held = np.full((count, numbers + 1), np.nan)
+        return cls(held, np.full(held.shape, 127, dtype=np.int8), np.empty(count, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +53,12 @@ class ReadTemplate:
             np.cumsum([len(like) for like in self.likes] or [0], dtype=np.int64),
         )
 
-    def read(self, text: bytes, begin: int, rows: Reals, starts: NDArray[np.int64]) -> tuple[int, int]:
+    @cached_property
+    def shortest(self) -> int:
+        """The bytes that a line of this template has at least, its line feed among them."""
+        return sum(map(len, self.pieces)) + sum(map(len, self.likes)) + self.kinds.count(_NUMBER) + 1
+
+    def read(self, text: bytes, begin: int, rows: Rows) -> tuple[int, int]:
         """Fill rows from the lines that begin at `begin`; gives how many there were and where the next one begins."""
         native = library()
         if native is None:
@@ -49,9 +69,10 @@ class ReadTemplate:
         count = native.read_lines(
             ctypes.c_void_p(base + begin), ctypes.c_int64(len(text) - begin), pieces, address(ends),
             ctypes.c_int64(len(self.kinds)), address(kinds), likes, address(like_ends),
-            address(rows), ctypes.c_int64(rows.shape[1]), address(starts), ctypes.c_int64(len(rows)), ctypes.byref(used),
+            address(rows.numbers), address(rows.exponents), ctypes.c_int64(rows.numbers.shape[1]), address(rows.starts),
+            ctypes.c_int64(len(rows.numbers)), ctypes.byref(used),
         )  # fmt: skip
-        starts[:count] += begin
+        rows.starts[:count] += begin
         return int(count), begin + used.value
 
 

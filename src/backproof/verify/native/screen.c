@@ -20,6 +20,7 @@ typedef struct {
     const double *radius;     /* of a stored number by its exponent of ten + 128 */
     int64_t columns, nodes, checked;
     double unit, slack, function_slack, within;
+    double most;              /* that a deviation may be, whatever its bound */
 } program;
 
 typedef struct {
@@ -158,7 +159,8 @@ void backproof_screen(const program *p, const double *numbers, const int8_t *exp
             const ball *said = slots + p->checks[2 * i], *found = slots + p->checks[2 * i + 1];
             EACH {
                 double bound = (said->rad[l] + found->rad[l]) * p->within;
-                met[l] &= fabs(said->mid[l] - found->mid[l]) <= bound && bound < INFINITY;
+                double deviation = fabs(said->mid[l] - found->mid[l]);
+                met[l] &= deviation <= bound && deviation <= p->most && bound < INFINITY;
             }
         }
         for (int64_t l = 0; l < here; l++) passes[at + l] = (uint8_t)met[l];

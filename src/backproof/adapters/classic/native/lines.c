@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { NUMBER = 0, MOMENT = 1 }; /* a number, or a text that differs in its digits alone */
+enum { ZERO = -128, FAR = 127 }; /* exponents: of 0, and of what is beyond every receipt */
 
 static int is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -46,7 +47,7 @@ static int read_wide(uint64_t whole, int scale, double *value) {
 
 /* A JSON number at `at`; gives what follows it, or NULL. Digits that fit 53 bits with a small power of ten are exact in
  * one rounding; everything else goes to the C library in the "C" locale. */
-static const char *read_number(const char *at, const char *end, locale_t plain, double *value) {
+static const char *read_number(const char *at, const char *end, locale_t plain, double *value, int8_t *power) {
     const char *start = at;
     int negative = 0, digits = 0, exponent = 0, point = 0;
     uint64_t whole = 0;
@@ -70,7 +71,8 @@ static const char *read_number(const char *at, const char *end, locale_t plain, 
         for (; at < end && is_digit(*at); at++) if (exponent < 10000) exponent = exponent * 10 + (*at - '0');
         exponent *= sign;
     }
-    int scale = exponent - point;
+    int scale = exponent - point, first = digits - 1 + scale; /* of ten, of the first digit that is not 0 */
+    *power = (int8_t)(digits == 0 ? ZERO : first <= ZERO || first > FAR ? FAR : first);
     if (digits <= 15 && scale >= -22 && scale <= 22 && digits + scale < 40) {
         double v = (double)whole;
         v = scale < 0 ? v / power_of_ten(-scale) : v * power_of_ten(scale);
@@ -97,11 +99,12 @@ static const char *read_moment(const char *at, const char *end, const char *like
     return at + size;
 }
 
-/* Read lines as long as they belong to the template. `rows` has `stride` doubles a line, `starts` the place of each line.
+/* Read lines as long as they belong to the template. `rows` has `stride` doubles a line, `powers` as many exponents of ten,
+ * `starts` the place of each line.
  * Gives the number of lines; `*used` is where the next one begins. A line without its line feed is left. */
 int64_t read_lines(const char *text, int64_t size, const char *pieces, const int64_t *ends, int64_t holes,
-                   const int8_t *kinds, const char *likes, const int64_t *like_ends, double *rows, int64_t stride,
-                   int64_t *starts, int64_t most, int64_t *used) {
+                   const int8_t *kinds, const char *likes, const int64_t *like_ends, double *rows, int8_t *powers,
+                   int64_t stride, int64_t *starts, int64_t most, int64_t *used) {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     const char *at = text, *limit = text + size;
     int64_t count = 0;
@@ -118,7 +121,8 @@ int64_t read_lines(const char *text, int64_t size, const char *pieces, const int
             from = ends[hole];
             if (hole == holes) break;
             if (kinds[hole] == NUMBER) {
-                if (!(p = read_number(p, stop, plain, &rows[count * stride + column++]))) break;
+                int64_t place = count * stride + column++;
+                if (!(p = read_number(p, stop, plain, &rows[place], &powers[place]))) break;
             } else {
                 int64_t begin = moment ? like_ends[moment - 1] : 0;
                 if (!(p = read_moment(p, stop, likes + begin, like_ends[moment] - begin))) break;

@@ -1,0 +1,87 @@
+"""The screen of imports: the records of a block whose every number clearly agrees, found natively.
+
+It asks for more than the differential does, so that whatever it passes agrees; the differential looks at the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backproof.adapters.classic.differential import Expected, Tolerance
+from backproof.engine.scalar import Positions
+from backproof.receipt.columns import Columns
+from backproof.rules.ball import FLOAT64, Ball
+from backproof.verify import native
+from backproof.verify.screen import Program
+from backproof.verify.tracing import CannotTraceError, TracedBall, TracedBalls, Tracer
+
+BALLS = TracedBalls()
+
+
+class Agreement:
+    """The differential of one shape, for records computed in one format, as a program."""
+
+    def __init__(self, expected: Expected, unit: float, tolerance: Tolerance) -> None:
+        self._unit = unit
+        self._tracer = Tracer(len(expected.plan.shape.paths) + 1)
+        try:
+            checks = [self._derived(expected), self._copied(expected), *self._multiplied(expected)]
+        except CannotTraceError:
+            self._program = None
+        else:
+            self._program = Program(self._tracer, checks, unit, tolerance.atol)
+
+    def passes(self, columns: Columns) -> NDArray[np.bool_]:
+        """Which records clearly agree."""
+        if self._program is None or columns.exponents is None:
+            return np.zeros(columns.size, dtype=np.bool_)
+        return self._program.passes(columns.numbers, columns.exponents)
+
+    def _ball(self, columns: Positions) -> TracedBall:
+        """Columns as slots of one nameless record; -1 is the last column, which is missing."""
+        ids = np.asarray(columns, dtype=np.intp)[None] % self._tracer.columns
+        return TracedBall(self._tracer, ids, self._unit)
+
+    def _derived(self, expected: Expected) -> NDArray[np.intp]:
+        """Each number beside the one that the engine derives, which shows the rounding of the parameter it moved."""
+        plan, (present, said, _) = expected.plan, expected.judged
+        found = BALLS.join(list(plan.values(plan.run(BALLS, self._ball), BALLS.join)))[:, present]
+        shown = expected.widened[present]
+        moved = np.flatnonzero(shown >= 0)
+        parameters = self._ball(shown[moved])
+        wide = (
+            found[:, moved].widened(parameters)
+            if self._unit == FLOAT64
+            else found[:, moved].widened(parameters, parameters)
+        )
+        return self._pairs(said, BALLS.put(found, moved, wide))
+
+    def _copied(self, expected: Expected) -> NDArray[np.intp]:
+        copies, originals, _ = expected.copies
+        return self._pairs(copies, self._ball(originals))
+
+    def _multiplied(self, expected: Expected) -> list[NDArray[np.intp]]:
+        """Products beside their factors; the first is a difference of two numbers that a framework had rounded."""
+        made = []
+        for said, factors, differences, _ in expected.products:
+            first: Ball = self._ball(factors[0])
+            known = np.flatnonzero((differences[0] >= 0) & (differences[1] >= 0))
+            operands = [self._ball(at[known]) for at in differences]
+            first = BALLS.put(first, known, first[:, known].widened(*operands))
+            product = 1.0 * first
+            for at in factors[1:]:
+                product = product * self._ball(at)
+            made.append(self._pairs(said, product))
+        return made
+
+    def _pairs(self, said: Positions, found: Ball) -> NDArray[np.intp]:
+        assert isinstance(found, TracedBall)
+        return np.stack([said.ravel(), found.ids.reshape(said.size)], axis=1)
+
+
+def agreement(expected: Expected, unit: float, tolerance: Tolerance) -> Agreement | None:
+    """The screen of a shape; None where there is no native code, or where the shape itself disagrees."""
+    if native.library() is None or expected.absent or expected.ghosts or expected.mislabelled:
+        return None
+    return Agreement(expected, unit, tolerance)
