@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from backproof.adapters.torch.functions import intended
 from backproof.adapters.torch.recorder import Recorder
 from backproof.adapters.torch.trace import trace
 
-__all__ = ["Recorder", "trace"]
+__all__ = ["Recorder", "intended", "trace"]

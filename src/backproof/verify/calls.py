@@ -16,21 +16,41 @@ from backproof.engine.evaluate import evaluate
 from backproof.numerics import FORMATS
 from backproof.session.tape import compile_tape, run_backward
 from backproof.trace.step import Call
+from backproof.verify.masks import decide, drops, undecided, with_mask
 from backproof.verify.origin import Origin
-from backproof.verify.region import Region, Unlowered, label, region_of, values_in
+from backproof.verify.region import Region, Unlowered, label, region_of, values_in, with_witnesses
 from backproof.verify.subject import Subject, computes_in, domain
 
+# Kernels whose backward adds up in the format of what it gives, and does not round once at the end; of these operands (all but the first).
+ADDS_AS_STORED = {
+    "layer_norm",
+    "embedding",
+    "gather",
+    "index_select",
+    "getitem",
+    "take_along_dim",
+    "index_put",
+    "index_add",
+}
+HALVES = ("bfloat16", "float16")
 ONLY_ROUNDS = {"to", "half", "bfloat16", "float", "double", "type"}
 
 
 def check_call(subject: Subject, call: Call) -> None:
     """The call's outputs from its inputs; and from its outputs' gradients, what it adds to the gradients of its inputs."""
+    call = with_witnesses(call, subject.stored)
+    place = label(call)
     reads = reads_of(call)
+    mask = None
     try:
+        if drops(call):
+            mask = with_mask(subject, call)
+            call = mask.call
+            reads = reads_of(call)
         region = region_of(call, reads, subject.value)
         leaves = _leaves(subject, reads)
     except Unlowered as reason:
-        subject.leave_unknown(call, reads, str(reason))
+        subject.leave_unknown(call, reads, place, str(reason))
         return
     D = domain(computes_in(subject.value(call.outputs[0]).dtype))
     doubts = D.doubts
@@ -40,11 +60,11 @@ def check_call(subject: Subject, call: Call) -> None:
     for output, found in zip(call.outputs, region.graph.outputs, strict=True):
         if subject.stored(output):
             origins = () if origin is None else (replace(origin, output=found),)
-            subject.compare("forward", label(call), output, f"v{output}", values[found], origins)
+            subject.compare("forward", place, output, f"v{output}", values[found], origins)
         else:
             subject.derived[output] = _settled(subject, call, output, values[found])
-    if call.grad and any(subject.value(output).inner for output in call.outputs):
-        subject.deferred.append(call)
+    if call.grad and (any(subject.value(output).inner for output in call.outputs) or undecided(subject, mask)):
+        subject.deferred.append((call, mask))
     elif call.grad:
         for passing in range(subject.step.passes):
             _backward(subject, call, region, D, values, passing)
@@ -52,7 +72,7 @@ def check_call(subject: Subject, call: Call) -> None:
 
 def check_deferred(subject: Subject) -> None:
     """The calls with an output whose gradient is derived, last first: all that read it have been derived by then."""
-    for call in reversed(subject.deferred):
+    for call, mask in reversed(subject.deferred):
         reads = reads_of(call)
         region = region_of(call, reads, subject.value)
         D = domain(computes_in(subject.value(call.outputs[0]).dtype))
@@ -64,7 +84,10 @@ def check_deferred(subject: Subject) -> None:
         for passing in range(subject.step.passes):
             if all(subject.gradient(output, passing) is None for output in call.outputs):
                 continue
-            if values is None:
+            if mask is not None and not decide(subject, mask, passing):
+                subject.leave(call, reads[:1], label(call))
+                continue
+            if values is None or mask is not None:
                 values = evaluate(region.graph, D, _leaves(subject, reads))
             _backward(subject, call, region, D, values, passing)
 
@@ -78,12 +101,23 @@ def _leaves(subject: Subject, reads: tuple[int, ...]) -> list[Any]:
     missing = next((value for value in reads if not subject.stored(value) and value not in subject.derived), None)
     if missing is not None:
         raise Unlowered(f"it reads value {missing}, which was not recorded and cannot be derived")
-    return [subject.array(f"v{value}") if subject.stored(value) else subject.derived[value] for value in reads]
+    return [
+        subject.array(f"v{value}") if subject.stored(value) else _plainly(subject.derived[value]) for value in reads
+    ]
+
+
+def _plainly(found: Bound) -> Any:
+    """What is known exactly is a number like any that was recorded."""
+    return found.value if found.certain is None else found
+
+
+def _known(subject: Subject, value: int) -> bool:
+    return subject.stored(value) or subject.derived[value].certain is None
 
 
 def _origin(subject: Subject, call: Call, region: Region, reads: tuple[int, ...]) -> Origin | None:
     """Where to look again; only for what was derived from recorded numbers alone."""
-    if not all(subject.stored(value) for value in reads):
+    if not all(_known(subject, value) for value in reads):
         return None
     return Origin(region.graph, partial(_leaves, subject, reads), call=call, reads=reads)
 
@@ -105,7 +139,7 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
     exact = True
     for output, found in zip(call.outputs, region.graph.outputs, strict=True):
         arrived = subject.gradient(output, passing)
-        if arrived is not None:
+        if arrived is not None and subject.value(output).shares is None:
             seed = D.value(arrived, region.graph.types[found])
             known = seeds[found]
             seeds[found] = seed if known is None else D.add(known, seed)
@@ -113,15 +147,16 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
             given[found] = partial(subject.gradient, output, passing)
     if not given:
         return
-    frozen = {leaf for leaf, value in enumerate(reads) if not subject.wants(value, passing)}
+    frozen = {leaf for leaf, value in enumerate(reads) if not subject.wants(value, passing, call.region)}
     if len(frozen) == len(reads):
         return
     origin = _origin(subject, call, region, reads) if exact else None
     doubts = D.doubts
-    gradients = run_backward(compile_tape(region.graph, D, values, frozen), seeds)
+    gradients = run_backward(compile_tape(region.graph, D, values, frozen), list(seeds))
+    coarse = _coarse(subject, call, region, values, seeds, frozen)
     doubtful = D.doubts > doubts or any(v.certain is not None for v in values if v.value.dtype.kind != "f")
     for leaf, value in enumerate(reads):
-        part = gradients[leaf]
+        part = coarse.get(leaf, gradients[leaf])
         if leaf in frozen or part is None:
             continue
         dtype = subject.value(value).dtype
@@ -129,3 +164,16 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
             part = D.cast(part, to=dtype)
         found_at = None if origin is None else replace(origin, leaf=leaf, seeds=given, doubtful=doubtful)
         subject.contribute(value, part, found_at, passing, call.region)
+
+
+def _coarse(
+    subject: Subject, call: Call, region: Region, values: list[Bound], seeds: list[Bound | None], frozen: set[int]
+) -> dict[int, Bound | None]:
+    """The gradients of a half format that are added up in that format: with the bounds of such a sum."""
+    dtype = subject.value(call.outputs[0]).dtype
+    if call.op.removesuffix("_") not in ADDS_AS_STORED or dtype not in HALVES:
+        return {}
+    adds = domain("float32", dtype)
+    first = 1 if call.op == "layer_norm" else 0
+    found = run_backward(compile_tape(region.graph, adds, values, {*frozen, *range(first)}), list(seeds))
+    return {leaf: found[leaf] for leaf in range(first, len(region.graph.leaves))}

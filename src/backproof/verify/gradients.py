@@ -45,7 +45,7 @@ def check_region(subject: Subject, number: int, region: Region) -> None:
         return
     for place_of_input, value in enumerate(dict.fromkeys(region.inputs)):
         for passing in range(subject.step.passes):
-            if not subject.wants(value, passing) or not any(subject.reached(y, passing) for y in region.outputs):
+            if not any(subject.reached(y, passing) for y in region.outputs):
                 continue
             total = subject.parts.pop((number, value, passing), None)
             form = subject.value(value)

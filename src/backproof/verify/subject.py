@@ -17,7 +17,6 @@ from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Evidence, Judgement, NotChecked, Result, Total, compared
 from backproof.verify.origin import Origin
 from backproof.verify.outcome import StepVerdict
-from backproof.verify.region import label
 
 MOST_KEPT = 16
 
@@ -111,9 +110,8 @@ class Subject:
             if owner is None or value not in owner.inputs:
                 self.open[self.bearer(value)] = place
 
-    def leave_unknown(self, call: Call, reads: Sequence[int], why: str) -> None:
+    def leave_unknown(self, call: Call, reads: Sequence[int], place: str, why: str) -> None:
         """A call that no equation speaks of."""
-        place = label(call)
         self.verdict.add(NotChecked(place, why))
         self.leave(call, reads, place)
 
@@ -171,9 +169,9 @@ def _made(origins: tuple[Origin, ...]) -> tuple[int, ...]:
 
 
 @cache
-def domain(name: str) -> Bounded:
-    """Values with bounds for what computes in this format."""
-    return Bounded(name)
+def domain(name: str, accumulation: str | None = None) -> Bounded:
+    """Values with bounds for what computes in this format, and adds up in it or in another."""
+    return Bounded(name, accumulation)
 
 
 def computes_in(dtype: str) -> str:

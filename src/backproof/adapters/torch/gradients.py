@@ -40,20 +40,23 @@ class Gradients:
         handle = tensor.register_hook(partial(self._arrived, number))  # type: ignore[no-untyped-call] # torch says no more
         self._handles.append(handle)
         if others:  # the user's hooks were there before: see it before they do, and after
-            hooks.move_to_end(handle.id, last=False)
+            earlier = [(key, hooks.pop(key)) for key in list(hooks) if key != handle.id]
+            hooks.update(earlier)
             self.handed(tensor, number)
 
     def handed(self, tensor: torch.Tensor, number: int) -> None:
         """The user has a hook on this tensor: see also what it hands on."""
         self._handles.append(tensor.register_hook(partial(self._handed, number)))  # type: ignore[no-untyped-call]
 
-    def _arrived(self, number: int, gradient: torch.Tensor) -> None:
+    def _arrived(self, number: int, gradient: torch.Tensor | None) -> None:
+        if gradient is None:
+            return
         self.used(number)
         self._add(gradient_key(number, self.passing), gradient)
 
-    def _handed(self, number: int, gradient: torch.Tensor) -> None:
-        key = handed_key(number, self.passing)
-        self._add(key, gradient)
+    def _handed(self, number: int, gradient: torch.Tensor | None) -> None:
+        if gradient is not None:
+            self._add(handed_key(number, self.passing), gradient)
 
     def _add(self, key: str, gradient: torch.Tensor) -> None:
         with self.quiet(), torch.no_grad():

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, renumbered, writes_in_place
 from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
@@ -43,7 +44,7 @@ class Observer(TorchFunctionMode):
     def __init__(self, model: torch.nn.Module, index: int) -> None:
         super().__init__()
         self.index = index
-        self.values = Values(model, self._tie)
+        self.values = Values(model, self.emit)
         self.gradients = Gradients(self.values, self.quiet)
         self.calls: list[Call] = []
         self.handling = Handling(self, ((self.values.names[id(p)], p) for p in model.parameters()))
@@ -55,6 +56,7 @@ class Observer(TorchFunctionMode):
         self.scheduled: list[Scheduled] = []
         self.facts: dict[str, Any] = {}
         self.place: list[str] = []
+        self.casts = Casts(self)
         self.region: int | None = None
         """The region that calls belong to now."""
         self.thread = threading.get_ident()
@@ -112,20 +114,36 @@ class Observer(TorchFunctionMode):
         """A function that is known here."""
         if isinstance(kwargs.get("out"), torch.Tensor):
             return self._into(func, op, args, kwargs)
+        if writes_in_place(func, args, kwargs):
+            return self._write(func, f"{op}_", args, kwargs)
         with self.quiet():
             said = self._said(args, kwargs)
+            after = self._effect(op, args, kwargs)
             result = func(*args, **kwargs)
+            if after is not None:
+                after(said[1])
             self._record(op, said, (args, kwargs), result)
         return result
+
+    def _effect(
+        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[dict[str, Any]], None] | None:
+        """What is to be done after a call that does more than it gives."""
+        if op not in EFFECTS:
+            return None
+        names, effect = EFFECTS[op]
+        return effect(self, op, bound_to(args, kwargs, names))
 
     def _into(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function that writes its result into a tensor that is given."""
         target = kwargs["out"]
         with self.quiet():
-            base = self._before_write(target)
+            base, _ = self._base(target)
             said = self._said(args, {key: item for key, item in kwargs.items() if key != "out"})
+            self.values.keep(target)
             result = func(*args, **kwargs)
-            self._append(op, said, (self.values.written(target, base),))
+            place = len(self.calls)
+            self._append(op, said, (self.values.written(target, base),), place)
         return result
 
     def _write(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -134,8 +152,11 @@ class Observer(TorchFunctionMode):
         if not isinstance(target, torch.Tensor):
             return self._through(func, op, args, kwargs)
         with self.quiet():
-            base = self._before_write(target)
+            base, before = self._base(target)
             said = self._said(args, kwargs)
+            if base is not None and args:
+                said[0][0] = {"value": before}
+            self.values.keep(target)
             result = func(*args, **kwargs)
             place = len(self.calls)
             number = self.values.written(target, base)
@@ -147,14 +168,14 @@ class Observer(TorchFunctionMode):
                 self.values.number(result)
         return result
 
-    def _before_write(self, target: torch.Tensor) -> tuple[torch.Tensor, int] | None:
-        """What is about to be changed is copied; and, for a view, the base that changes with it."""
-        values = self.values
-        values.number(target)
+    def _base(self, target: torch.Tensor) -> tuple[tuple[torch.Tensor, int] | None, int]:
+        """Of a tensor that will be written: its base, for a view; and its value, read from that base as autograd will read it."""
+        number = self.values.number(target)
         base = target._base if target._is_view() else None  # noqa: SLF001 # the framework's own word for what a view looks at
-        found = (base, values.number(base)) if base is not None and base.dtype == target.dtype else None
-        values.keep(target)
-        return found
+        if base is None or base.dtype != target.dtype:
+            return None, number
+        whole = self.values.number(base)
+        return (base, whole), self.values.looked_through(base, whole, target)
 
     def _through(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function without a lowering: what it is made of, if that is made of functions; else it alone, by name."""
@@ -194,21 +215,53 @@ class Observer(TorchFunctionMode):
         before = {id(item) for item in tensors_in(given)}
         if not outputs or all(id(item) in before for item in outputs):
             return  # a number, or the very tensor that was given
-        if not known:
-            self._unknown(op, outputs)
-        self._append(op, said, tuple(self.values.made(item) for item in outputs))
-        self.region = self.region if known else None
+        rounded = self.casts.said(op, given, outputs)
+        if rounded:
+            said = renumbered(said[0], rounded), renumbered(said[1], rounded)
+        numbers = tuple(self.values.made(item) for item in outputs)
+        region = self.region if known else self._unknown(op, outputs, numbers)
+        self._append(op, said, numbers, region=region)
 
-    def _unknown(self, op: str, outputs: list[torch.Tensor]) -> None:
+    def _unknown(self, op: str, outputs: list[torch.Tensor], numbers: tuple[int, ...]) -> int | None:
         """A call that is not known here: see at least what its backward gives back."""
+        nodes = {output.grad_fn for output in outputs if output.grad_fn is not None}
+        node = nodes.pop() if len(nodes) == 1 else None
+        inputs = None if node is None or self.region is not None else self.gradients.inputs_of(node)
+        if inputs is None:
+            return self.region
+        named = tuple(number for number in inputs if number is not None)
+        self.regions.append(Region("call", op, self.here, named, numbers, why=f"there is no lowering for {op}"))
+        self.gradients.watch(node, len(self.regions) - 1, inputs)
+        return len(self.regions) - 1
 
     def _append(
-        self, op: str, said: tuple[list[Any], dict[str, Any]], outputs: tuple[int, ...], at: int | None = None
+        self,
+        op: str,
+        said: tuple[list[Any], dict[str, Any]],
+        outputs: tuple[int, ...],
+        at: int | None = None,
+        region: int | None = None,
     ) -> None:
+        region = self.region if region is None else region
         lower = dtype_name(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else ""
         grad = torch.is_grad_enabled() or self.region is not None
-        call = Call(op, said[0], said[1], outputs, self.here, grad, lower, self.region)
+        call = Call(op, said[0], said[1], outputs, self.here, grad, lower, region)
         self.calls.insert(len(self.calls) if at is None else at, call)
+
+    def emit(self, op: str, args: list[Any], *outputs: int, region: int | None = None) -> None:
+        """A call that nobody made: how values follow from others. A whole number is a value's; {"plain": x} is x."""
+        said = [{"value": item} if isinstance(item, int) else _plainly(item) for item in args]
+        owner = self.region if region is None else region
+        self.calls.append(Call(op, said, {}, outputs, self.here, grad=True, region=owner))
+
+    @contextmanager
+    def within(self, region: int) -> Iterator[None]:
+        """What is called in here belongs to a region, where no gradient can be seen."""
+        before, self.region, self.values.inside = self.region, region, True
+        try:
+            yield
+        finally:
+            self.region, self.values.inside = before, before is not None
 
     def _assign(self, func: Callable[..., Any], _: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`tensor.data = other`: a tensor becomes another's alias, and autograd is not told."""
@@ -219,11 +272,6 @@ class Observer(TorchFunctionMode):
             result = func(*args, **kwargs)
             self._append("alias", (said, {}), (self.values.replaced(target),))
         return result
-
-    def _tie(self, op: str, args: list[Any], number: int) -> None:
-        """A call that nobody made: how a value follows from another that lies in the same memory."""
-        said = [{"value": item} if isinstance(item, int) else item for item in args]
-        self.calls.append(Call(op, said, {}, (number,), self.here, grad=True, region=self.region))
 
     # ── backward ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -248,6 +296,14 @@ class Observer(TorchFunctionMode):
         with self.quiet():
             self.updates.before(optimizer, which)
         self._paused += 1  # an optimizer's own arithmetic is judged by what it changes
+
+    def pause(self) -> None:
+        """What follows is an optimizer's own."""
+        self._paused += 1
+
+    def resume(self) -> None:
+        """What follows is the program's again."""
+        self._paused -= 1
 
     def after_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Parameters and state, as the optimizer leaves them; and its configuration."""
@@ -278,6 +334,10 @@ class Observer(TorchFunctionMode):
     def numbers(self) -> dict[str, torch.Tensor]:
         """Every tensor to be written."""
         return self.values.numbers
+
+
+def _plainly(item: Any) -> Any:
+    return item["plain"] if isinstance(item, dict) and set(item) == {"plain"} else item
 
 
 _NAMES: dict[Any, str | None] = {}

@@ -92,11 +92,25 @@ class Values:
         self._take(tensor, number)
         self.follow(tensor, number, made=True)
 
-    def hidden(self, tensor: torch.Tensor, origin: str = "call", *, stored: bool = True) -> int:
+    def surfaced(self, tensor: torch.Tensor) -> int:
+        """The number of what was made inside of a region, and now is its result: its gradient can be seen."""
+        seen = self._seen[id(tensor)]
+        seen.maker = tensor.grad_fn
+        number = self.number(tensor)
+        if tensor.requires_grad:
+            self.change(number, inner=False)
+            self.follow(tensor, number, made=True)
+        return number
+
+    def hidden(
+        self, tensor: torch.Tensor, origin: str = "call", *, stored: bool = True, dtype: torch.dtype | None = None
+    ) -> int:
         """A number for what no tensor of the user's stands for; its gradient is derived, and its numbers too if they are not stored."""
         number = self._new(tensor, origin, stored=stored)
-        if tensor.is_floating_point():
-            self.found[number] = replace(self.found[number], inner=True)
+        if dtype is not None:
+            self.change(number, dtype=dtype_name(dtype), name="")
+        if tensor.is_floating_point() and (tensor.requires_grad or self.inside):
+            self.change(number, inner=True)
         return number
 
     def secure(self, tensor: torch.Tensor, *, fresh: bool = False) -> int:
@@ -179,10 +193,11 @@ class Values:
         if base is None:
             before = self._seen.get(id(tensor))
             number = self._new(tensor, "call")
+            self._take(tensor, number)
             if before is not None and before.maker is tensor.grad_fn and tensor.requires_grad:
                 self._share(number, before.number)
-            self._take(tensor, number)
-            self.follow(tensor, number, made=True)
+            else:
+                self.follow(tensor, number, made=True)
         else:
             number = self.hidden(tensor)
             whole, old = base
@@ -247,9 +262,18 @@ class Values:
 
     def _tied(self, op: str, args: list[Any], tensor: torch.Tensor) -> int:
         """A new value of a tensor that follows from others by how they lie in memory."""
-        number = self._new(tensor, "call")
+        number, seen = self._new(tensor, "call"), self._seen.get(id(tensor))
         self._tie(op, args, number)
-        self.follow(tensor, number, made=True)
+        if seen is not None and seen.maker is tensor.grad_fn and tensor.requires_grad:
+            self._share(number, seen.number)
+        else:
+            self.follow(tensor, number, made=True)
+        return number
+
+    def looked_through(self, base: torch.Tensor, whole: int, view: torch.Tensor) -> int:
+        """A view's value as read from its base here and now; its numbers follow from the base's."""
+        number = self.hidden(view, stored=False)
+        self._tie("seen_through", [whole, _lay(base), _lay(view)], number)
         return number
 
     def _share(self, number: int, old: int) -> None:
