@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
 import torch
 
+from backproof.adapters.recording import Kept, place_of, scaled, tell, wanted_samples, which_samples
 from backproof.adapters.torch.encode import dtype_name
 from backproof.adapters.torch.trace_kinds import plain
 from backproof.adapters.torch.trace_watch import Seen, Watch
 from backproof.errors import InputError, UsageError
-from backproof.trace import Event, Manifest, Probe, Sink, TraceWriter
+from backproof.trace import Manifest, Probe, Sink, TraceWriter
 
 
 class trace:  # noqa: N801 # it is used as a function is: with trace(model, out="run"):
@@ -22,8 +24,8 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
 
     Each `with` is one step; one object may be entered again and again. `samples=K` records the first K samples of the batch one by one
     (as programs do that work sample by sample), otherwise tensors are of the whole batch. `order` names the layers to record, in the
-    network's order, where not all of them are wanted. `scale` says what gradients are to be multiplied by to be those of each sample's
-    own loss, where the loss is none of PyTorch's own; it is stated in the manifest, and no number is changed.
+    network's order, where not all of them are wanted. `scale` (a number, or "mean") says what gradients are to be multiplied by to be
+    those of each sample's own loss, where the loss is none of PyTorch's own; it is stated in the manifest, and no number is changed.
     """
 
     def __init__(
@@ -34,23 +36,23 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
         optimizer: torch.optim.Optimizer | None = None,
         samples: int | None = None,
         order: Sequence[str] = (),
-        scale: float | None = None,
+        scale: float | str | None = None,
         store: str = "npy",
         sink: Sink | None = None,
         notes: dict[str, Any] | None = None,
     ) -> None:
         if out is None and sink is None:
             raise UsageError("trace: give out=FOLDER or sink=CALLABLE; else nothing would be kept")
-        if samples is not None and samples < 0:
-            raise UsageError(f"trace: samples={samples}; it is how many of the batch are recorded one by one")
+        wanted_samples(samples)
         self.model, self.optimizer, self.samples, self.order, self.scale, self.sink = (
             model, optimizer, samples, tuple(order), scale, sink,
         )  # fmt: skip
         self.index = 0
-        manifest = Manifest(framework=f"torch {torch.__version__}", store=store, notes=notes or {})
+        self._notes = notes or {}
+        manifest = Manifest(framework=f"torch {torch.__version__}", store=store)
         self._writer = None if out is None else TraceWriter(os.fspath(out), manifest)
         self._open: tuple[ExitStack, Watch] | None = None
-        self._parameters = {id(p): _place(name) for name, p in model.named_parameters()}
+        self._parameters = {id(p): place_of(name) for name, p in model.named_parameters()}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,50 +121,37 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
 
     def _finish(self, watch: Watch) -> None:
         probes = _chosen(watch.probes, self.order) if self.order else tuple(watch.probes.values())
-        places = {name: i for i, name in enumerate(["input", *(probe.name for probe in probes)])}
-        events = [event for seen in watch.seen for event in _events(seen, places.get(seen.probe, 0), self.samples)]
-        if not any(event.phase == "fwd" for event in events):
+        keeps = [_kept(seen) for seen in watch.seen]
+        if not any(found.phase == "fwd" for found in keeps):
             raise InputError("trace: the model was not called in this step, so there is nothing to record")
         if self.sink is not None:
-            for event in events:
-                self.sink(event)
+            tell(keeps, probes, self.sink)
         if self._writer is None:
             return
-        samples = None
-        if self.samples is not None and watch.batch is not None:
-            samples = tuple(range(min(self.samples, watch.batch)))
-        self._writer.manifest = _told(
-            self._writer.manifest, watch, probes, samples, self._scale(watch), self.optimizer, self._parameters
+        scale = self._scale(watch)
+        unknown = (
+            {}
+            if scale
+            else {"scale": "not known: no loss of torch.nn.functional, or several; say scale='mean' or a number"}
+        )
+        self._writer.manifest = replace(
+            self._writer.manifest,
+            batch=watch.batch,
+            samples=which_samples(self.samples, watch.batch),
+            probes=probes,
+            scale=scale,
+            notes={**self._notes, **unknown},
+            optimizer=_settings(self.optimizer, self._parameters),
         )
         with self._writer.step(self.index) as sink:
-            for event in events:
-                sink(event)
+            tell(keeps, probes, sink)
 
     def _scale(self, watch: Watch) -> dict[str, float]:
         """What the gradients are to be multiplied by: said, or seen where there was one loss; else nothing is claimed."""
         factor = self.scale
         if factor is None and len(watch.losses) == 1:
             factor = watch.losses[0]()
-        return {} if factor is None else dict.fromkeys(("lossgrad", "agrad", "grad_raw"), float(factor))
-
-
-def _told(
-    known: Manifest,
-    watch: Watch,
-    probes: tuple[Probe, ...],
-    samples: tuple[int, ...] | None,
-    scale: dict[str, float],
-    optimizer: torch.optim.Optimizer | None,
-    places: dict[int, tuple[str, str]],
-) -> Manifest:
-    from dataclasses import replace
-
-    notes = dict(known.notes)
-    if not scale:
-        notes["scale"] = "not known: no loss of torch.nn.functional, or several; say it with trace(..., scale=...)"
-    return replace(
-        known, batch=watch.batch, samples=samples, probes=probes, scale=scale, notes=notes, optimizer=_settings(optimizer, places),
-    )  # fmt: skip
+        return scaled(factor, watch.batch)
 
 
 def _settings(optimizer: torch.optim.Optimizer | None, places: dict[int, tuple[str, str]]) -> dict[str, Any]:
@@ -183,12 +172,6 @@ def _settings(optimizer: torch.optim.Optimizer | None, places: dict[int, tuple[s
     return found | {"groups": groups}
 
 
-def _place(name: str) -> tuple[str, str]:
-    """`h.0.attn.weight` is the parameter `weight` of `h.0.attn`; what the model has itself is of `model`."""
-    probe, _, parameter = name.rpartition(".")
-    return probe or "model", parameter
-
-
 def _chosen(probes: dict[str, Probe], order: Sequence[str]) -> tuple[Probe, ...]:
     """The probes that were asked for. Where something between two of them is left out, the mathematics of the later is left out too."""
     unknown = [name for name in order if name not in probes and name not in ("input", "label")]
@@ -197,11 +180,9 @@ def _chosen(probes: dict[str, Probe], order: Sequence[str]) -> tuple[Probe, ...]
     kept = {*order, "input", "label"}
 
     def nearest(name: str) -> list[str]:
-        return (
-            [name]
-            if name in kept or name not in probes
-            else [found for parent in probes[name].parents for found in nearest(parent)]
-        )
+        if name in kept or name not in probes:
+            return [name]
+        return [found for parent in probes[name].parents for found in nearest(parent)]
 
     found = []
     for name in order:
@@ -209,23 +190,13 @@ def _chosen(probes: dict[str, Probe], order: Sequence[str]) -> tuple[Probe, ...]
             probe = probes[name]
             parents = tuple(dict.fromkeys(near for parent in probe.parents for near in nearest(parent)))
             whole = all(parent in kept for parent in probe.parents)
-            found.append(
-                Probe(name, probe.parents, probe.kind, probe.hyper, probe.parameters)
-                if whole
-                else Probe(name, parents, parameters=probe.parameters)
-            )
+            found.append(probe if whole else Probe(name, parents, parameters=probe.parameters))
     return tuple(found)
 
 
-def _events(seen: Seen, index: int, samples: int | None) -> list[Event]:
-    """A tensor as an event, or as one for each sample."""
+def _kept(seen: Seen) -> Kept:
     numbers, dtype = array_of(seen.tensor)
-    if not seen.rows:
-        return [Event(seen.probe, seen.phase, index, None, seen.parameter, numbers, dtype)]
-    return [
-        Event(seen.probe, seen.phase, index, s, seen.parameter, numbers[s : s + 1], dtype)
-        for s in range(numbers.shape[0])
-    ]
+    return Kept(seen.probe, seen.phase, numbers, seen.parameter, dtype, seen.rows)
 
 
 def array_of(tensor: torch.Tensor) -> tuple[Any, str]:

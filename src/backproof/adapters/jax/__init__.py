@@ -1,0 +1,1 @@
+"""What JAX did, as data."""

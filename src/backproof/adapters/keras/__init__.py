@@ -1,0 +1,1 @@
+"""What Keras did, on JAX or PyTorch, as data."""
