@@ -6,15 +6,19 @@ faster. No kernel changes its operands.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from backproof.errors import DomainError
+from backproof.ir.primitives.window import correlate
 from backproof.ir.tensor import Tensor
 from backproof.ir.types import Shape
 
@@ -132,6 +136,12 @@ class Kernels:
             x = self.concat((before, x, after), axis=axis)
         return x
 
+    # ── windows ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def correlate(self, x: Array, rows: Array, window: Shape, space: Shape, stride: Shape, dilation: Shape) -> Array:
+        """Kernels as rows[groups, out, tap·channel], with every window of x: [out, batch·place]."""
+        return correlate(self, x, rows, window, space, stride, dilation)
+
     # ── indices ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def argmax(self, x: Array, axis: int) -> Array:
@@ -197,6 +207,7 @@ class Kernels:
         return self.permute_dims(self.reshape(found, (*shape[:-1], size)), back)
 
 
+_CACHED = 1 << 18  # numbers that stay near the processor
 _MUCH = 1 << 16  # numbers, from which on a copy is worth more than one thread
 
 
@@ -208,6 +219,25 @@ def _copiers() -> ThreadPoolExecutor | None:
     allowed = os.environ.get("OMP_NUM_THREADS", "")
     count = min(int(allowed) if allowed.isdecimal() else 4, len(os.sched_getaffinity(0)))
     return ThreadPoolExecutor(count, "backproof-copy") if count > 1 else None
+
+
+class _Scratch(threading.local):
+    """Memory of a thread's own for what is written, read and forgotten: fresh memory costs more than what is done with it."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, dtype=np.uint8)
+
+    def of(self, size: int, dtype: Any) -> Array:
+        """That many numbers; what is too large to keep is not kept."""
+        needed = size * dtype.itemsize
+        if needed > 8 * _CACHED:
+            return np.empty(size, dtype=dtype)
+        if self._bytes.size < needed:
+            self._bytes = np.empty(needed, dtype=np.uint8)
+        return self._bytes[:needed].view(dtype)
+
+
+_scratch = _Scratch()
 
 
 class NumPyKernels(Kernels):
@@ -269,6 +299,39 @@ class NumPyKernels(Kernels):
         else:
             list(copiers.map(np.copyto, parts, arrays))
         return found
+
+    def correlate(self, x: Array, rows: Array, window: Shape, space: Shape, stride: Shape, dilation: Shape) -> Array:
+        groups, out, size = rows.shape
+        if groups > 1 or x.dtype.kind != "f" or not space or 0 in (*x.shape, *rows.shape, *space):
+            return super().correlate(x, rows, window, space, stride, dilation)
+        (n, channels), lines, line = x.shape[:2], space[0], math.prod(space[1:])
+        samples = max(1, _CACHED // (size * lines * line))  # of a large one, some lines at a time
+        block = min(lines, max(1, _CACHED // (size * line)))
+        found = np.empty((out, n * lines * line), dtype=x.dtype)
+        apart = x.strides[2:]
+        steps = (*(a * d for a, d in zip(apart, dilation, strict=True)), x.strides[1], x.strides[0])
+        steps = (*steps, *(a * s for a, s in zip(apart, stride, strict=True)))
+        for sample, top in itertools.product(range(0, n, samples), range(0, lines, block)):
+            count, high = min(samples, n - sample), min(block, lines - top)
+            shape = (*window, channels, count, high, *space[1:])
+            columns = _scratch.of(math.prod(shape), x.dtype)
+            np.copyto(
+                columns.reshape(shape), as_strided(x[sample:, :, top * stride[0] :], shape, steps, writeable=False)
+            )
+            begin, width = (sample * lines + top) * line, count * high * line
+            np.matmul(rows[0], columns.reshape(size, width), out=found[:, begin : begin + width])
+        return found
+
+    def where(self, condition: Array, a: Array, b: Array) -> Array:
+        # NumPy branches at every element, and guesses wrong at half of them; bits are chosen without a guess.
+        if condition.size < _MUCH or a.dtype != b.dtype or a.dtype.itemsize not in (4, 8) or a.dtype.hasobject:
+            return np.where(condition, a, b)
+        bits = np.dtype(f"i{a.dtype.itemsize}")
+        chosen = np.negative(condition.view(np.int8)).astype(bits)  # all ones, or none
+        if not any(b.strides) and b.size and not b.view(bits).any():
+            return np.bitwise_and(chosen, a.view(bits)).view(a.dtype)
+        other = b.view(bits)
+        return (((a.view(bits) ^ other) & chosen) ^ other).view(a.dtype)
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         return np.asarray(np.take(x, index, axis=axis), dtype=x.dtype)

@@ -29,6 +29,7 @@ _32 = np.uint64(32)
 _LIMB = 21
 _MASK = np.uint64((1 << _LIMB) - 1)
 _SPREAD = np.array(0x1234567, dtype=np.uint64)  # keeps a > b and b > a apart
+_AT_ONCE = 1 << 22  # entries of the nine products together
 _BLOCK = 1024  # products of 21-bit limbs, summed over this many terms, stay below 2⁵³
 
 SYMBOLS = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign")
@@ -37,7 +38,7 @@ SYMBOLS = ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "
 def reduce(x: Array) -> Array:
     """Any uint64 as a field element: 2⁶¹ = 1."""
     x = (x & _P) + (x >> _61)
-    return x - _P * (x >= _P)
+    return np.minimum(x, np.subtract(x, _P))  # below p the difference wraps around, far up
 
 
 def rotate(x: Array, k: int) -> Array:
@@ -61,36 +62,46 @@ def negative(a: Array) -> Array:
 def multiply(a: Array, b: Array) -> Array:
     """a·b, through halves of 32 and 29 bits."""
     a_low, a_high, b_low, b_high = a & _LOW32, a >> _32, b & _LOW32, b >> _32
-    middle = add(reduce(a_low * b_high), reduce(a_high * b_low))
-    return add(add(reduce(a_low * b_low), rotate(middle, 32)), rotate(reduce(a_high * b_high), 64))
+    low, high = a_low * b_low, a_high * b_high  # below 2⁶⁴ and 2⁵⁸
+    middle = reduce(a_low * b_high + a_high * b_low)
+    # 2³²·middle is a rotation and 2⁶⁴·high = 8·high: three numbers of hardly more than 61 bits.
+    turned = ((middle << _32) & _P) | (middle >> np.uint64(61 - 32))
+    return reduce((low & _P) + (low >> _61) + turned + (high << np.uint64(3)))
 
 
 def matmul(a: Array, b: Array) -> Array:
     """a @ b, through nine products of 21-bit limbs in float64, each exact whatever the order of its sums."""
-    terms = a.shape[-1]
+    terms, columns = a.shape[-1], b.shape[-1]
+    width = max(64, _AT_ONCE // max(1, 9 * math.prod(a.shape[:-1])))
     total: Array | None = None
     for begin in range(0, terms, _BLOCK):
-        part = _matmul_block(a[..., begin : begin + _BLOCK], b[..., begin : begin + _BLOCK, :])
-        total = part if total is None else add(total, part)
+        left, right = a[..., begin : begin + _BLOCK], b[..., begin : begin + _BLOCK, :]
+        parts = [_matmul_block(left, right[..., start : start + width]) for start in range(0, columns, width)]
+        part = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1) if parts else None
+        total = part if total is None or part is None else add(total, part)
     if total is None:
-        return np.zeros((*a.shape[:-1], b.shape[-1]), dtype=np.uint64)
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return np.zeros((*batch, a.shape[-2], columns), dtype=np.uint64)
     return total
 
 
-def _limbs(x: Array) -> list[NDArray[np.float64]]:
-    return [((x >> np.uint64(_LIMB * i)) & _MASK).astype(np.float64) for i in range(3)]
+def _limbs(x: Array, axis: int) -> NDArray[np.float64]:
+    """The three limbs, one after the other along an axis."""
+    return np.concatenate([(x >> np.uint64(_LIMB * i)) & _MASK for i in range(3)], axis=axis).astype(np.float64)
 
 
 def _matmul_block(a: Array, b: Array) -> Array:
-    left, right = _limbs(a), _limbs(b)
-    total: Array | None = None
-    for weight in range(5):
-        for i in range(max(0, weight - 2), min(2, weight) + 1):
-            product = reduce((left[i] @ right[weight - i]).astype(np.uint64))
-            part = rotate(product, _LIMB * weight)
-            total = part if total is None else add(total, part)
-    assert total is not None  # there is always a product of limbs
-    return total
+    """All nine products as one, of which those of equal weight are added up before anything is reduced."""
+    product = (_limbs(a, -2) @ _limbs(b, -1)).astype(np.uint64)
+    rows, columns = a.shape[-2], b.shape[-1]
+    tiles = [
+        [product[..., i * rows : (i + 1) * rows, j * columns : (j + 1) * columns] for j in range(3)] for i in range(3)
+    ]
+    total = reduce(tiles[0][0])
+    total = add(total, rotate(reduce(tiles[0][1] + tiles[1][0]), _LIMB))
+    total = add(total, rotate(reduce(tiles[0][2] + tiles[1][1] + tiles[2][0]), 2 * _LIMB))
+    total = add(total, rotate(reduce(tiles[1][2] + tiles[2][1]), 3 * _LIMB))
+    return add(total, rotate(reduce(tiles[2][2]), 4 * _LIMB))
 
 
 def total_of(x: Array, axis: Any) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 from backproof.errors import GraphError
 from backproof.ir.primitive import Value, bilinear, like, normal_axes, require_kind
 from backproof.ir.primitives.shape import inverse_order
-from backproof.ir.primitives.window import Pairs, counts, shifts, window_count
+from backproof.ir.primitives.window import BLOCK, Pairs, counts, shifts, window_count
 from backproof.ir.rounding import Sums
 from backproof.ir.types import Shape, Type
 
@@ -177,7 +177,7 @@ def _convolve(
     window_dilation: Shape,
     groups: int,
 ) -> Value:
-    """Matrix products of the kernels, as rows, with the windows of x, as columns; a block of columns at a time, to stay in cache.
+    """Matrix products of the kernels, as rows, with the windows of x, as columns.
 
     The windows are sliced by tap or by place, whichever are fewer, and laid out so that they are copied only once.
     """
@@ -186,16 +186,10 @@ def _convolve(
     window = tuple(w.shape[2:])
     space = counts(tuple(x.shape[2:]), window, stride, ((0, 0),) * len(window), window_dilation)
     if math.prod(window) <= math.prod(space):
-        step = max(1, _BLOCK // max(1, math.prod(window) * x.shape[1] * math.prod(space)))
-        rows = _rows_by_tap(K, w, groups)
-        parts = [
-            _product_by_tap(K, x[begin : min(begin + step, n), ...], rows, window, space, stride, window_dilation)
-            for begin in range(0, max(n, 1), step)
-        ]
-        product = parts[0] if len(parts) == 1 else K.concat(parts, axis=1)
+        product = K.correlate(x, _rows_by_tap(K, w, groups), window, space, stride, window_dilation)
         split = K.reshape(product, (out, n, *space))
         return K.permute_dims(split, (1, 0, *range(2, 2 + len(space))))
-    step = max(1, w.shape[1]) if groups > 1 else max(1, _BLOCK // max(1, math.prod(x.shape[2:]) * math.prod(space) * n))
+    step = max(1, w.shape[1]) if groups > 1 else max(1, BLOCK // max(1, math.prod(x.shape[2:]) * math.prod(space) * n))
     total = None
     for begin in range(0, max(w.shape[1], 1), step):
         end = min(begin + step, w.shape[1])
@@ -206,30 +200,12 @@ def _convolve(
     return K.permute_dims(K.reshape(total, (out, *space, n)), (last, 0, *range(1, last)))
 
 
-_BLOCK = 1 << 20  # numbers in a block of columns
-
-
 def _rows_by_tap(K: Any, w: Value, groups: int) -> Value:
     """[groups, out, tap·channel]."""
     out, c, *window = w.shape
     taps = math.prod(window)
     split = K.permute_dims(K.reshape(w, (groups, out // groups, c, taps)), (0, 1, 3, 2))
     return K.reshape(split, (groups, out // groups, taps * c))
-
-
-def _product_by_tap(
-    K: Any, x: Value, rows: Value, window: Shape, space: Shape, stride: Shape, dilation: Shape
-) -> Value:
-    """[out, batch·place], from one slice of x per tap."""
-    n, channels = x.shape[:2]
-    groups, out, size = rows.shape
-    taps, places = math.prod(window), math.prod(space)
-    found = shifts(K, K.permute_dims(x, (1, 0, *range(2, len(x.shape)))), window, space, dilation, stride)
-    split = K.reshape(found, (taps, groups, channels // groups, n * places))
-    columns = K.reshape(K.permute_dims(split, (1, 0, 2, 3)), (groups, size, n * places))
-    if groups == 1:
-        return K.matmul(rows[0, ...], columns[0, ...])
-    return K.reshape(K.matmul(rows, columns), (groups * out, n * places))
 
 
 def _product_by_place(K: Any, x: Value, w: Value, space: Shape, stride: Shape, dilation: Shape, groups: int) -> Value:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import reduce
 from typing import Any
+
+import numpy as np
 
 from backproof.errors import GraphError
 from backproof.ir.primitive import Primitive, ShapeRule, Value, linear, require_kind
@@ -12,6 +15,7 @@ from backproof.ir.rounding import Decides, Special, Sums
 from backproof.ir.types import Shape, Type
 
 Pairs = tuple[tuple[int, int], ...]
+BLOCK = 1 << 20  # numbers in a block of windows that are laid out at once
 MOST_EARLY = 1 << 16  # windows before 0 that are looked at one by one; no network has as many
 
 
@@ -43,6 +47,24 @@ def _shifted(x: Value, offset: Shape, count: Shape, reach: Shape, step: Shape) -
     for o, r, n, s in zip(offset, reach, count, step, strict=True):
         key.append(slice(o * r, o * r + (n - 1) * s + 1, s) if n else slice(0, 0))
     return x[tuple(key)]
+
+
+def correlate(K: Any, x: Value, rows: Value, window: Shape, space: Shape, stride: Shape, dilation: Shape) -> Value:
+    """Kernels as rows[groups, out, tap·channel], with every window of x: [out, batch·place]; a block of samples at a time."""
+    n, channels = x.shape[:2]
+    groups, out, size = rows.shape
+    taps, places = math.prod(window), math.prod(space)
+    by_channel = K.permute_dims(x, (1, 0, *range(2, len(x.shape))))
+    step = max(1, BLOCK // max(1, taps * channels * places))
+    parts = []
+    for begin in range(0, max(n, 1), step):
+        count = min(step, n - begin)
+        found = shifts(K, by_channel[:, begin : begin + count, ...], window, space, dilation, stride)
+        split = K.permute_dims(K.reshape(found, (taps, groups, channels // groups, count * places)), (1, 0, 2, 3))
+        columns = K.reshape(split, (groups, size, count * places))
+        product = K.matmul(rows[0, ...], columns[0, ...]) if groups == 1 else K.matmul(rows, columns)
+        parts.append(K.reshape(product, (groups * out, count * places)))
+    return parts[0] if len(parts) == 1 else K.concat(parts, axis=1)
 
 
 def _hollow(size: int, count: int, window: int, stride: int, pad: tuple[int, int], dilation: int) -> bool:
@@ -164,33 +186,45 @@ def windows(
     )
 
 
-def _best(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> tuple[Value, Value]:
-    """Each window's largest element and its place, by going through the window's elements in row-major order."""
-    n, c, *space = x.shape
-    places, inside = _flat_places(K, tuple(space), window, stride, padding, dilation)
-    fits = counts(tuple(space), window, stride, padding, dilation)
-    full = (n, c, *fits)
-    wide = _pad_space(K, x, padding)
-    whole = not any(low or high for low, high in padding)
-    best: Value = None
-    place: Value = None
-    found: Value = None
-    for k, offset in enumerate(itertools.product(*(range(size) for size in window))):
-        value = _shifted(wide, offset, fits, dilation, stride)
-        here = K.broadcast_to(K.reshape(places[k, ...], (1, 1, *fits)), full)
-        real = K.broadcast_to(K.reshape(inside[k, ...], (1, 1, *fits)), full)
-        if best is None:
-            best, place, found = value, here, real
-            continue
-        better = K.exceeds(value, best)
-        if not whole:
-            better, found = real & (better | ~found), real | found
-        best, place = K.where(better, value, best), K.where(better, here, place)
-    return best, place
+def _taps(K: Any, x: Value, axis: int, window: int, stride: int, pad: tuple[int, int], dilation: int) -> list[Value]:
+    """For each element of a window along one axis: x there, for every window. In the padding it is the nearest that is in x."""
+    size = x.shape[axis]
+    count = window_count(size, window, stride, pad, dilation)
+    lead = (slice(None),) * axis
+    if pad == (0, 0):
+        begins = [k * dilation for k in range(window)]
+        return [
+            x[(*lead, slice(o, o + (count - 1) * stride + 1, stride) if count else slice(0, 0), ...)] for o in begins
+        ]
+    places = [_inside(size, window, i * stride - pad[0], dilation) for i in range(count)]
+    return [K.take(x, K.leaf(np.array([row[k] for row in places], dtype=np.int64), "int"), axis) for k in range(window)]
 
 
-def _pool_argmax(K: Any, x: Value, **params: Any) -> Value:
-    return _best(K, x, **params)[1]
+def _inside(size: int, window: int, begin: int, dilation: int) -> list[int]:
+    """The places along an axis of the elements of one window; of an element in the padding, that of the nearest in the axis."""
+    first = max(0, -(begin // dilation))
+    last = min(window - 1, (size - 1 - begin) // dilation)
+    return [begin + min(max(k, first), last) * dilation for k in range(window)]
+
+
+def _max_pool(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Value:
+    """A maximum of maxima, one axis after the other; an element that is met twice changes nothing."""
+    for axis, given in enumerate(zip(window, stride, padding, dilation, strict=True), 2):
+        x = reduce(K.maximum, _taps(K, x, axis, *given))
+    return x
+
+
+def _pool_argmax(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs, dilation: Shape) -> Value:
+    """The place of the largest, one axis after the other from the last, so that the first of equals is the first in row-major order."""
+    shape = (*x.shape[:2], *counts(tuple(x.shape[2:]), window, stride, padding, dilation))
+    places = K.reshape(K.integers(math.prod(x.shape[2:])), (1, 1, *x.shape[2:]))
+    along = list(enumerate(zip(window, stride, padding, dilation, strict=True), 2))
+    for axis, given in along[::-1]:
+        (x, *values), (places, *others) = _taps(K, x, axis, *given), _taps(K, places, axis, *given)
+        for value, place in zip(values, others, strict=True):
+            better = K.cast(K.exceeds(value, x), "int")
+            x, places = K.maximum(value, x), places + better * (place - places)
+    return K.broadcast_to(places, shape)
 
 
 POOL_ARGMAX = Primitive(
@@ -203,10 +237,6 @@ POOL_ARGMAX = Primitive(
     Decides(),
     PARAMS,
 )
-
-
-def _max_pool(K: Any, x: Value, **params: Any) -> Value:
-    return _best(K, x, **params)[0]
 
 
 def _max_pool_push(D: Any, x: tuple[Value], y: Value, dx: Value, **params: Any) -> Value:

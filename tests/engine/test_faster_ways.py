@@ -1,0 +1,92 @@
+"""NumPy's own faster ways give what the plain ways give."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from backproof.engine import arrays, field
+from backproof.engine.arrays import Kernels, NumPyKernels
+from backproof.engine.domain import float64
+
+PLAIN, FAST = Kernels(np, "float64"), NumPyKernels("float64")
+
+
+@pytest.mark.parametrize("cached", [1, 100, 1000, 1 << 18])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize(("window", "space"), [((3,), (9,)), ((3, 2), (7, 9)), ((2, 2, 2), (5, 4, 6))])
+def test_a_correlation_in_blocks_is_the_correlation(window, space, stride, dilation, cached, monkeypatch):
+    monkeypatch.setattr(arrays, "_CACHED", cached)
+    rng = np.random.default_rng(0)
+    size = [(n - 1) * stride + (k - 1) * dilation + 1 for n, k in zip(space, window, strict=True)]
+    x = rng.integers(-9, 9, (3, 4, *size)).astype(float)
+    x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, 0)), 0, 1)  # as a layer before would have laid it out
+    rows = rng.integers(-9, 9, (1, 5, int(np.prod(window)) * 4)).astype(float)
+    given = (x, rows, window, space, (stride,) * len(space), (dilation,) * len(space))
+
+    found = FAST.correlate(*given)
+
+    assert np.array_equal(found, PLAIN.correlate(*given))  # whole numbers: equal, whatever the order of the sums
+
+
+def test_threads_do_not_write_into_each_other_s_scratch():
+    D, found = float64(), {}
+    params = {
+        "stride": (1, 1),
+        "padding": ((1, 1), (1, 1)),
+        "input_dilation": (1, 1),
+        "window_dilation": (1, 1),
+        "groups": 1,
+    }
+    rng = np.random.default_rng(0)
+    given = [(rng.normal(size=(4, 8, 16, 16)), rng.normal(size=(8, 8, 3, 3))) for _ in range(4)]
+    alone = [D.conv(*each, **params) for each in given]
+
+    def work(i):
+        found[i] = all(np.array_equal(D.conv(*given[i], **params), alone[i]) for _ in range(30))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == dict.fromkeys(range(4), True)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+def test_a_choice_by_bits_is_a_choice(dtype):
+    rng = np.random.default_rng(0)
+    shape = (3, 1 << 15)
+    condition = rng.random(shape) > 0.5
+    a, b = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+    if a.dtype.kind == "f":
+        a[0, :3], b[0, :3] = [np.nan, np.inf, -0.0], [-np.inf, np.nan, 0.0]
+    zero, minus = (np.broadcast_to(np.asarray(value, dtype=dtype), shape) for value in (0.0, -0.0))
+    for other in (b, zero, minus, np.asfortranarray(b)):
+        found, expected = FAST.where(condition, a, other), np.where(condition, a, other)
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()  # to the sign of zero
+
+
+def test_field_products_in_strips_are_exact(monkeypatch):
+    monkeypatch.setattr(field, "_AT_ONCE", 1)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, field.P, shape, dtype=np.uint64) for shape in ((2, 3, 5), (2, 5, 150)))
+
+    found = field.matmul(a, b)
+
+    assert np.array_equal(found, (a.astype(object) @ b.astype(object)) % field.P)
+
+
+def test_every_corner_of_the_field_is_multiplied_exactly():
+    corners = [0, 1, 2, (1 << 32) - 1, 1 << 32, (1 << 60) - 1, 1 << 60, field.P - 2, field.P - 1]
+    a, b = np.meshgrid(np.array(corners, dtype=np.uint64), np.array(corners, dtype=np.uint64))
+
+    found = field.multiply(a, b)
+
+    assert found.tolist() == [
+        [int(x) * int(y) % field.P for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)
+    ]
+    assert field.multiply(a[-1, -1], b[-1, -1]) == (field.P - 1) ** 2 % field.P  # single numbers, without a warning
