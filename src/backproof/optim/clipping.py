@@ -6,7 +6,7 @@ Each is a formula over the graph; `derive_clipped` derives what clipping should 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,25 +133,40 @@ def derive_clipped(
     gradients: Mapping[str, Array], most: float, p: float = 2.0, way: str = "norm", formats: Formats | None = None
 ) -> Clipped:
     """Gradients clipped together: all of them for a global norm, those of a group for a norm of its own."""
+    formats = formats or Formats()
+    size, factor = derive_factor(gradients.values(), most, p, way, formats)
+    after = {name: derive_scaled(array, factor, formats) for name, array in gradients.items()}
+    return Clipped(derived_from(size, size), derived_from(factor, factor), after)
+
+
+def derive_factor(
+    gradients: Iterable[Array], most: float, p: float = 2.0, way: str = "norm", formats: Formats | None = None
+) -> tuple[Bound, Bound]:
+    """The norm of all gradients together, and the factor that it makes; one gradient at a time is looked at."""
     if way not in CLIPPINGS:
         raise UsageError(f"no clipping {way!r}; there are {', '.join(CLIPPINGS)}")
-    if not gradients:
+    D = _domain(formats)
+    norms = [_of(D, lambda x: [norm(x, p)], np.asarray(array))[0] for array in gradients]
+    if not norms:
         raise InputError("nothing to clip: there are no gradients")
-    formats = formats or Formats()
-    D = Bounded(formats.computing, formats.accumulation)
-    norms = [_of(D, lambda x: [norm(x, p)], np.asarray(array))[0] for array in gradients.values()]
     size, factor = _of(D, lambda *each: [found := total_norm(each, p), CLIPPINGS[way].factor(found, most)], *norms)
-    after = {}
-    for name, array in gradients.items():
-        (found,) = _of(D, lambda x, by: [x * by], np.asarray(array), factor)
-        after[name] = derived_from(found, found)
-    return Clipped(derived_from(size, size), derived_from(factor, factor), after)
+    return size, factor
+
+
+def derive_scaled(gradient: Array, factor: Bound, formats: Formats | None = None) -> Derived:
+    """A gradient times a factor that has bounds of its own."""
+    (found,) = _of(_domain(formats), lambda x, by: [x * by], np.asarray(gradient), factor)
+    return derived_from(found, found)
+
+
+def _domain(formats: Formats | None) -> Bounded:
+    formats = formats or Formats()
+    return Bounded(formats.computing, formats.accumulation)
 
 
 def derive_bounded(formula: Callable[..., Ref], *given: Array, formats: Formats | None = None) -> Derived:
     """Any formula of this module at these arrays: `derive_bounded(lambda g: by_value(g, 1.0), gradient)`."""
-    formats = formats or Formats()
-    D = Bounded(formats.computing, formats.accumulation)
+    D = _domain(formats)
     (found,) = _of(D, lambda *x: [formula(*x)], *(np.asarray(each) for each in given))
     return derived_from(found, found)
 

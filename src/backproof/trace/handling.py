@@ -55,7 +55,9 @@ class Scheduled:
     after: tuple[dict[str, float], ...]
     metric: float | None = None
     updates: int = 0
-    """How many updates of its optimizer came before it, in the whole run."""
+    """How many updates of its optimizer came before it, since recording began."""
+    since: int = 0
+    """The number of its step before."""
 
 
 def moment_from(data: Any) -> Moment:

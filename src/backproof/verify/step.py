@@ -1,8 +1,8 @@
 """A recorded step, equation by equation: each derived in float64 from what was recorded at its inputs, and compared.
 
 1 each call's outputs · 2 the seed of each backward pass · 3 each value's gradient, the sum over the calls that read it · 4 what
-became of the gradients until the step · 5 each parameter's update and state, and its learning rate. What cannot be lowered is listed, with its reason, and its neighbours are still checked. Nothing that is
-recorded widens a band.
+became of the gradients until the step · 5 each parameter's update and state, and its learning rate. What cannot be lowered is listed,
+with its reason, and its neighbours are still checked. Nothing that is recorded widens a band.
 """
 
 from __future__ import annotations

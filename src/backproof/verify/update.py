@@ -6,103 +6,200 @@ Updates are compared, never parameters: a parameter hides its update.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from backproof.engine.bounded import Bound
 from backproof.errors import BackproofError
-from backproof.optim.derive import UPDATE, Formats, derive, first_state
+from backproof.optim.derive import UPDATE, Derived, Formats, derive, first_state
 from backproof.optim.record import Optimizer
 from backproof.optim.torch_names import STEP, TorchOptimizer, hyper_of, record_of, state_of, torch_optimizer
-from backproof.trace.safetensors import Tensors
+from backproof.trace.folder import StepTensors
 from backproof.trace.step import Step, Update
-from backproof.verify.equation import NotChecked, Result, judged
+from backproof.verify.equation import Judgement, NotChecked, Result, judged
 
 FORMATS_OF = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 HALVES = ("bfloat16", "float16")  # sums of these are accumulated in float32
+MOST_NAMED = 8  # parameters of an update whose mistake is looked for; the others fail with them
 
 
-def update_results(step: Step, tensors: Tensors) -> Iterator[Result | NotChecked]:
+@dataclass(frozen=True)
+class Subject:
+    """One parameter through one update."""
+
+    name: str
+    optimizer: Optimizer
+    hyper: Mapping[str, Any]
+    count: int
+    """The step count of the rule."""
+    gradient: Any
+    parameter: Any
+    state: Mapping[str, Any]
+    formats: Formats
+    storage: str
+    claimed: Mapping[str, Any]
+    """The update and the new state, as they are said to be."""
+
+    def derived(self) -> dict[str, Derived]:
+        """What they should be."""
+        return derive(self.optimizer, self.gradient, self.parameter, self.state, self.hyper, self.count, self.formats)
+
+    def having(self, **changes: Any) -> Subject:
+        """The same with something else."""
+        return replace(self, **changes)
+
+
+def update_results(step: Step, tensors: StepTensors) -> Iterator[Result | NotChecked]:
     """Every parameter of every optimizer step."""
     for number, update in enumerate(step.updates):
         try:
-            named = torch_optimizer(update.optimizer)
+            named = torch_optimizer(update.claimed or update.optimizer)
         except BackproofError as reason:
             yield NotChecked(f"update by {update.optimizer}", str(reason))
             continue
-        for group in update.groups:
+        read = _Update(step, tensors, number, update, named)
+        yield from read.results()
+
+
+class _Update:
+    """One optimizer step while it is verified."""
+
+    def __init__(self, step: Step, tensors: StepTensors, number: int, update: Update, named: TorchOptimizer) -> None:
+        self.step, self.tensors, self.number, self.update, self.named = step, tensors, number, update, named
+        self.looked_for = 0
+
+    def results(self) -> Iterator[Result | NotChecked]:
+        """Each parameter of each group."""
+        for group in self.update.groups:
             for name in group["params"]:
                 try:
-                    yield from _parameter(number, update, named, group, name, tensors)
+                    if self.update.given.get("found_inf") or self.update.grads.get(name) is None:
+                        yield self._still(name)
+                    else:
+                        yield from self._parameter(group, name)
                 except BackproofError as reason:
                     yield NotChecked(f"update of {name}", str(reason))
 
+    def recorded(self, when: str, what: str, name: str) -> Any:
+        """A tensor of this update."""
+        return self.tensors[f"u{self.number}:{when}:{what}:{name}"]
 
-def _parameter(
-    number: int, update: Update, named: TorchOptimizer, group: Mapping[str, Any], name: str, tensors: Tensors
-) -> Iterator[Result | NotChecked]:
-    def recorded(when: str, what: str) -> Any:
-        return tensors[f"u{number}:{when}:{what}:{name}"]
+    def _still(self, name: str) -> Result:
+        """A parameter that must not change."""
+        old, new = self.recorded("before", "parameter", name), self.recorded("after", "parameter", name)
+        same = np.array_equal(old, new, equal_nan=True)
+        overflow = bool(self.update.given.get("found_inf"))
+        because = "it changed, though gradients overflowed" if overflow else "it changed without a gradient"
+        return _exactly(name, UPDATE, because if not same else "", holds=same)
 
-    old, new = recorded("before", "parameter"), recorded("after", "parameter")
-    gradient = update.grads.get(name)
-    if gradient is None:
-        if np.array_equal(old, new):
-            yield NotChecked(f"update of {name}", "it had no gradient, and did not change")
-        else:
-            yield Result(
-                "update",
-                name,
-                UPDATE,
-                "broken",
-                np.inf,
-                np.inf,
-                0.0,
-                0.0,
-                0.0,
-                0.0,
-                because="it changed without a gradient",
-            )
-        return
-    storage = FORMATS_OF[tensors.dtype(f"u{number}:before:parameter:{name}")]
-    after = {key: recorded("after", key) for key in update.state.get(name, [])}
-    held = {key: recorded("before", key) for key in after if f"u{number}:before:{key}:{name}" in tensors}
-    scalars = FORMATS_OF[tensors.dtype(f"u{number}:after:{STEP}:{name}")] if STEP in after else None
-    optimizer, hyper = record_of(named), hyper_of(named, _plain(group), storage, scalars)
-    fields = {field.name for field in optimizer.state_fields(hyper, old.shape)}
-    state = {**first_state(optimizer, old.shape, hyper, storage), **state_of(named, held)}
-    count = int(after[STEP]) if STEP in after else 2 if held else 1
-    computing = named.computes(storage)
-    found = derive(
-        optimizer,
-        tensors[f"v{gradient}"].astype(np.float64),
-        old.astype(np.float64),
-        {key: np.asarray(value, dtype=np.float64) for key, value in state.items() if key in fields},
-        hyper,
-        count,
-        Formats(computing, "float32" if computing in HALVES else None, storage if storage != computing else None),
-    )
-    if STEP in held and int(held[STEP]) + 1 != count:
-        because = f"the step count goes from {int(held[STEP])} to {count}"
-        yield Result(
-            "state", name, STEP, "broken", np.inf, np.inf, 0.0, count, int(held[STEP]) + 1, 0.0, because=because
+    def subject(self, group: Mapping[str, Any], name: str) -> Subject:
+        """What an update is derived from."""
+        old = self.recorded("before", "parameter", name)
+        storage = FORMATS_OF[self.tensors.dtype(f"u{self.number}:before:parameter:{name}")]
+        after = {key: self.recorded("after", key, name) for key in self.update.state.get(name, [])}
+        held = self.held(name)
+        scalars = FORMATS_OF[self.tensors.dtype(f"u{self.number}:after:{STEP}:{name}")] if STEP in after else None
+        optimizer, hyper = record_of(self.named), hyper_of(self.named, plain(group), storage, scalars)
+        fields = {field.name for field in optimizer.state_fields(hyper, old.shape)}
+        state = {**first_state(optimizer, old.shape, hyper, storage), **state_of(self.named, held)}
+        new = self.recorded("after", "parameter", name)
+        computing = self.named.computes(storage)
+        return Subject(
+            name,
+            optimizer,
+            hyper,
+            int(after[STEP]) if STEP in after else 2 if held else 1,
+            self.gradient(name),
+            old.astype(np.float64),
+            {key: np.asarray(value, dtype=np.float64) for key, value in state.items() if key in fields},
+            Formats(computing, "float32" if computing in HALVES else None, storage if storage != computing else None),
+            storage,
+            {UPDATE: new.astype(np.float64) - old.astype(np.float64), **state_of(self.named, after)},
         )
-    claimed = {UPDATE: new.astype(np.float64) - old.astype(np.float64), **state_of(named, after)}
-    yield from _compared(name, optimizer, claimed, found)
+
+    def held(self, name: str) -> dict[str, Any]:
+        """A parameter's state before, under the class's own names."""
+        keys = self.update.state.get(name, [])
+        return {
+            key: self.recorded("before", key, name)
+            for key in keys
+            if f"u{self.number}:before:{key}:{name}" in self.tensors
+        }
+
+    def gradient(self, name: str) -> Any:
+        """What the optimizer made its step of; a fused one takes the loss scale off by itself."""
+        found = self.tensors[f"v{self.update.grads[name]}"]
+        scale = self.update.given.get("grad_scale")
+        if scale is not None:
+            wide: Any = np.float64 if found.dtype == np.float64 else np.float32
+            found = np.asarray(found.astype(wide) / wide(scale))
+        return found.astype(np.float64)
+
+    def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result]:
+        subject = self.subject(group, name)
+        held, rows = self.held(name), f"i{self.update.grads[name]}"
+        if STEP in held and int(held[STEP]) + 1 != subject.count:
+            because = f"the step count goes from {int(held[STEP])} to {subject.count}"
+            yield _exactly(name, STEP, because, holds=False, numbers=(subject.count, int(held[STEP]) + 1))
+            subject = subject.having(count=int(held[STEP]) + 1)
+        if self.named.record == "sparse_adam" and rows in self.tensors:
+            subject, others = _rows(subject, np.unique(self.tensors[rows][0]))
+            yield _exactly(name, "other rows", "rows changed that the gradient does not have", holds=others)
+        results = list(_compared(subject, subject.derived()))
+        wrong = [result for result in results if result.verdict == "broken"]
+        cause = ""
+        if wrong and self.looked_for < MOST_NAMED:
+            from backproof.verify.misstep import cause_of
+
+            self.looked_for += 1
+            cause = cause_of(subject, self, group)
+        yield from (replace(result, cause=cause) if result.verdict == "broken" else result for result in results)
 
 
-def _compared(
-    name: str, optimizer: Optimizer, claimed: Mapping[str, Any], found: Mapping[str, Any]
-) -> Iterator[Result]:
+def _exactly(name: str, what: str, because: str, *, holds: bool, numbers: Any = (0.0, 0.0)) -> Result:
+    verdict, ratio = ("holds", 0.0) if holds else ("broken", np.inf)
+    claimed, derived = (float(number) for number in numbers)
+    found = Judgement(verdict, ratio, ratio, 0.0, claimed, derived, 0.0, ())
+    equation = "update" if what == UPDATE else "state"
+    return Result(equation, name, what, *found, because="" if holds else because, parameter=name)
+
+
+def _rows(subject: Subject, rows: Any) -> tuple[Subject, bool]:
+    """The rows that a sparse gradient has; and whether the others are as they were."""
+    rows = rows.astype(np.int64)
+    others = np.ones(subject.parameter.shape[0], dtype=np.bool_)
+    others[rows] = False
+    still = not np.any(subject.claimed[UPDATE][others])
+    for key, value in subject.state.items():
+        still = still and np.array_equal(value[others], subject.claimed[key][others])
+    return (
+        subject.having(
+            gradient=subject.gradient[rows],
+            parameter=subject.parameter[rows],
+            state={key: value[rows] for key, value in subject.state.items()},
+            claimed={key: np.asarray(value)[rows] for key, value in subject.claimed.items()},
+        ),
+        still,
+    )
+
+
+def _compared(subject: Subject, found: Mapping[str, Derived]) -> Iterator[Result]:
     for what, derived in found.items():
-        if what in claimed:
-            bound = Bound(derived.value, derived.certain, derived.likely)
-            verdict = judged(np.asarray(claimed[what], dtype=np.float64).reshape(derived.value.shape), bound)
-            yield Result("update" if what == UPDATE else "state", name, what, *verdict)
+        if what in subject.claimed:
+            verdict = judged_as(subject.claimed[what], derived)
+            equation = "update" if what == UPDATE else "state"
+            yield Result(equation, subject.name, what, *verdict, parameter=subject.name)
 
 
-def _plain(group: Mapping[str, Any]) -> dict[str, Any]:
+def judged_as(claimed: Any, derived: Derived) -> Judgement:
+    """A claim against what was derived for it."""
+    bound = Bound(derived.value, derived.certain, derived.likely)
+    return judged(np.asarray(claimed, dtype=np.float64).reshape(derived.value.shape), bound)
+
+
+def plain(group: Mapping[str, Any]) -> dict[str, Any]:
     """A param_group as it was: tuples and numbers out of their JSON."""
     return {key: _number(value) for key, value in group.items() if key != "params"}
 

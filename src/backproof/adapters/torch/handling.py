@@ -83,19 +83,29 @@ class Handling:
         self.observer = observer
         self.parameters = list(parameters)
         self.moments: list[Moment] = []
-        self.reduced = ""
-        """How the model's own backward pass reduces over ranks, if it does."""
+        self.reducing: Callable[[], str] = str
+        """How the backward pass that has run was reduced over ranks, if it was."""
         self._names = {id(parameter): name for name, parameter in self.parameters}
         self._known: dict[str, tuple[Key, int]] = {}
         self._memory: dict[int, list[str]] = {}
+        self._pending: dict[str, tuple[bool, tuple[int, int]]] = {}
+        """Gradients from before the step that nobody has looked at: whether an update followed them, and which they are."""
         self._dirty: set[str] = set()
+        self._replaced: set[str] = set()
+        """Of the last look: gradients that are other tensors than before."""
         self._open: _Open | None = None
+
+    def also(self, name: str, parameter: torch.Tensor) -> None:
+        """One more parameter, which the model does not have."""
+        self.parameters.append((name, parameter))
+        self._names[id(parameter)] = name
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def look(self, *, closely: bool = False) -> dict[str, int | None]:
         """The gradients that are others than when they were last looked at; `closely` compares their bytes as well."""
         changed: dict[str, int | None] = {}
+        self._replaced.clear()
         with torch._C.DisableTorchFunction(), torch.no_grad():  # noqa: SLF001 # the only way not to be seen looking
             for name, parameter in self.parameters:
                 gradient, known = parameter.grad, self._known.get(name)
@@ -110,6 +120,8 @@ class Handling:
                 if known is not None and self._same(gradient, known[1]):
                     self._known[name] = key, known[1]
                     continue
+                if known is None or known[0][0] != key[0]:
+                    self._replaced.add(name)
                 changed[name] = self._take(name, key, gradient, fresh=known is not None and known[0] == key)
         self._dirty.clear()
         return changed
@@ -121,6 +133,8 @@ class Handling:
     def _take(self, name: str, key: Key, gradient: torch.Tensor, *, fresh: bool) -> int:
         """A copy of a gradient, as the value that it is now; what is kept sparse is written out."""
         number = self.observer.values.secure(_dense(gradient), fresh=fresh)
+        if gradient.layout is torch.sparse_coo:
+            self.observer.values.numbers[f"i{number}"] = gradient.coalesce().indices().clone()
         self._memory.setdefault(storage_of(gradient), []).append(name)
         key = self.observer.values.epoch(gradient)
         self._known[name] = key, number
@@ -139,15 +153,33 @@ class Handling:
         after = more.pop("after", len(self.observer.calls))
         self.moments.append(Moment(kind, by, after, dict(grads), more, tuple(over)))
 
-    def start(self, used: Mapping[str, Key]) -> None:
-        """The step begins. `used` has the gradients that the last update followed."""
+    def start(self, used: Mapping[str, tuple[int, int]]) -> None:
+        """The step begins. `used` has the gradients that the last update followed.
+
+        What there is already is looked at when something needs it: mostly it is cleared first, and then nobody does.
+        """
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
+            for name, parameter in self.parameters:
+                if parameter.grad is not None:
+                    key = id(parameter.grad), parameter.grad._version  # noqa: SLF001 # how often it was changed
+                    self._pending[name] = used.get(name) == key, key
+                    self._memory.setdefault(storage_of(parameter.grad), []).append(name)
+
+    def _begin(self) -> None:
+        """Look at what there was when the step began; what is gone by now was cleared."""
+        pending, self._pending = self._pending, {}
         found = self.look()
         if found:
-            stale = [name for name in found if self._known[name][0] == used.get(name)]
+            stale = [name for name in found if pending.get(name) == (True, self._known[name][0][:2])]
             self.add("start", "", found, used=stale)
+        gone = {name: None for name in pending if name not in found}
+        if gone:
+            self.add("clear", "", gone)
 
     def settle(self, *, closely: bool = False) -> None:
         """End what was at work, and find what changed since then by nothing that was seen."""
+        if self._pending:
+            self._begin()
         if self._open is not None:
             at_work, self._open = self._open, None
             names = at_work.frame.f_locals
@@ -158,16 +190,12 @@ class Handling:
         rest = {name: number for name, number in found.items() if number is not None}
         if cleared:
             self.add("clear", "", cleared)
-        made = {name: number for name, number in rest.items() if self._made(number)}
-        if made:
-            self.add("assign", "", made)
-        unseen = {name: number for name, number in rest.items() if name not in made}
+        replaced = {name: number for name, number in rest.items() if name in self._replaced}
+        if replaced:
+            self.add("assign", "", replaced)
+        unseen = {name: number for name, number in rest.items() if name not in replaced}
         if unseen:
             self.add("unseen", "", unseen)
-
-    def _made(self, number: int) -> bool:
-        """Whether a recorded call has made this value."""
-        return any(number in call.outputs for call in reversed(self.observer.calls))
 
     # ── what the program does ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,7 +204,7 @@ class Handling:
         short = getattr(func, "__name__", "")
         if short in (UNSCALE, NEXT_SCALE):
             return True
-        if not self._known and self._open is None:
+        if not self._known and not self._pending and self._open is None:
             return False
         writes = _writes(name or short) and any(self._lies(tensor) for tensor in tensors_in(args[:1]))
         collective = name == LOOKED_AT_BY_COLLECTIVES and bool(self._lies(args[0]))
@@ -202,20 +230,21 @@ class Handling:
 
     def edited(self, name: str, args: tuple[Any, ...], first: int) -> None:
         """A call of the step has ended; if it wrote where a gradient lies, that is a moment."""
-        if not self._known or not _writes(name):
+        if not (self._known or self._pending) or not _writes(name):
             return
         names = {found for tensor in tensors_in(args[:1]) for found in self._lies(tensor)}
         if names:
             self._dirty |= names
             op = name.rpartition(".")[2]
-            self.add("edit", f"{op} at {_line()}", self.look(), op=op, calls=[first, len(self.observer.calls)])
+            more = {"scalar": float(args[1])} if op.startswith("_foreach") and _is_number(args[1:2]) else {}
+            self.add("edit", f"{op} at {_line()}", self.look(), op=op, calls=[first, len(self.observer.calls)], **more)
 
     @contextmanager
     def backward(self, passing: int) -> Iterator[None]:
         """A backward pass, by its number."""
         self.settle()
         yield
-        self.add("backward", "", self.look(), passing=passing, reduced=self.reduced)
+        self.add("backward", "", self.look(), passing=passing, reduced=self.reducing())
 
     def _within(self) -> _Open | None:
         """The known function that is at work, found on the stack."""
@@ -227,7 +256,8 @@ class Handling:
                 return self._open
             hand = HANDS.get(frame.f_code.co_name)
             if hand is not None and all(need in frame.f_locals for need in hand.needs):
-                self.settle()
+                if self._open is not None or hand.kind != "clear" or not self._pending:
+                    self.settle()
                 by = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name} at {_line()}"
                 over = self._about(frame.f_locals.get("parameters"))
                 self._open = _Open(frame.f_code.co_name, hand, frame, by, len(self.observer.calls), over)
@@ -245,7 +275,8 @@ class Handling:
 
     def _lies(self, tensor: torch.Tensor) -> list[str]:
         """The parameters whose gradients lie in this tensor's memory."""
-        return [name for name in self._memory.get(storage_of(tensor), ()) if self.value_of(name) is not None]
+        lie = self._memory.get(storage_of(tensor), ())
+        return [name for name in lie if name in self._pending or self.value_of(name) is not None]
 
     # ── loss scales ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -278,6 +309,12 @@ def _writes(name: str) -> bool:
     if short.startswith("__"):
         return short.startswith("__i") and short not in ("__invert__", "__index__", "__int__", "__iter__")
     return (short.endswith("_") and not short.endswith("__")) or short == "__setitem__"
+
+
+def _is_number(given: tuple[Any, ...]) -> bool:
+    return len(given) == 1 and (
+        isinstance(given[0], (int, float)) or (isinstance(given[0], torch.Tensor) and not given[0].dim())
+    )
 
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:

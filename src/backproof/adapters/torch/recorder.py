@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,8 +14,11 @@ import torch
 
 from backproof.adapters.torch.encode import stored
 from backproof.adapters.torch.observe import Observer
-from backproof.errors import InputError
-from backproof.trace.safetensors import write
+from backproof.adapters.torch.stepping import Optimizers, Stepping
+from backproof.adapters.torch.updates import class_of
+from backproof.errors import InputError, UsageError
+from backproof.optim.torch_names import torch_optimizer
+from backproof.trace.recording import Writer
 
 
 class Recorder:
@@ -26,49 +27,90 @@ class Recorder:
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Optimizers = None,
         out: str | os.PathLike[str] = "run",
+        *,
+        scheduler: Any = None,
+        every: int = 1,
+        resume: bool = False,
     ) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.out = Path(out)
+        if every < 1:
+            raise UsageError(f"every={every}: every which step is to be recorded; 1 is all of them")
+        self.out, self.every = Path(out), every
         self.out.mkdir(parents=True, exist_ok=True)
-        if any(self.out.glob("step*")):
-            raise InputError(f"{self.out}: already holds a recorded run; give another folder, so that nothing is lost")
-        self.count = 0
+        self.count = self._first(resume=resume)
+        self.stepping = Stepping(model, optimizer, scheduler)
+        self.stepping.more.update({"every": every, "resumed": resume and self.count > 0})
+        self._writer = Writer(self.out)
         self._writing: threading.Thread | None = None
         self._failed: list[BaseException] = []
 
+    def _first(self, *, resume: bool) -> int:
+        """The number of the first step: 0, or the one after the last that was recorded."""
+        numbers = [int(path.name[4:]) for path in self.out.glob("step*") if path.name[4:].isdecimal()]
+        if not resume and any(self.out.glob("step*")):
+            raise InputError(
+                f"{self.out}: already holds a recorded run; give another folder, so that nothing is lost, "
+                "or resume=True, to go on with it"
+            )
+        for half in self.out.glob("step*.part"):
+            shutil.rmtree(half)
+        return max(numbers) + 1 if numbers else 0
+
+    # ── what the user says ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def intend(self, practice: str) -> None:
+        """Say that a practice is meant: it is recorded, and shown as said."""
+        from backproof.verify.practices import practice_named
+
+        self.stepping.intended.append(practice_named(practice).name)
+
+    def claim_optimizer(self, optimizer: torch.optim.Optimizer, rule: type | str) -> None:
+        """Say which class's rule an optimizer follows; its updates are then judged by that."""
+        name = rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
+        which = next((i for i, each in enumerate(self.stepping.optimizers) if each is optimizer), None)
+        if which is None:
+            raise UsageError(f"{class_of(optimizer)}: this optimizer was not given to the recorder")
+        torch_optimizer(name)  # refuses what has no rule here
+        self.stepping.claimed[which] = name
+
+    # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
     @contextmanager
-    def step(self) -> Iterator[Observer]:
+    def step(self) -> Iterator[Observer | None]:
         """One training step: all that is called inside belongs to it."""
+        observer = self.begin()
+        try:
+            yield observer
+        except BaseException:
+            self.stepping.drop()
+            raise
+        self.end()
+
+    def begin(self) -> Observer | None:
+        """A step begins; None if it is one that is not recorded. `step` does this and `end` for you."""
         self._wait()  # what the last step left is still being written from the very tensors that this one will change
-        observer = Observer(self.model, self.count)
-        with ExitStack() as stack:
-            for name, module in self.model.named_modules():
-                stack.callback(module.register_forward_pre_hook(partial(_enter, observer, name)).remove)
-                stack.callback(module.register_forward_hook(partial(_leave, observer), always_call=True).remove)
-            if self.optimizer is not None:
-                stack.callback(self.optimizer.register_step_pre_hook(_hook(observer.before_update)).remove)
-                stack.callback(self.optimizer.register_step_post_hook(_hook(observer.after_update)).remove)
-            stack.callback(observer.gradients.close)
-            with observer:
-                yield observer
-        folder = self.out / f"step{self.count:06d}"
-        self._writing = threading.Thread(target=self._write, args=(folder, observer), daemon=False)
-        self._writing.start()
+        if self.count % self.every:
+            self.stepping.skip()
+            return None
+        return self.stepping.begin(self.count)
+
+    def end(self) -> None:
+        """A step ends."""
+        if self.stepping.observer is not None:
+            observer = self.stepping.end()
+            self._writing = threading.Thread(target=self._write, args=(self.count, observer), daemon=False)
+            self._writing.start()
         self.count += 1
 
-    def _write(self, folder: Path, observer: Observer) -> None:
-        partial_folder = folder.with_name(folder.name + ".part")
+    def _write(self, number: int, observer: Observer) -> None:
         try:
-            partial_folder.mkdir()
             step = observer.finish()
-            write(partial_folder / "tensors.safetensors", {name: stored(t) for name, t in observer.numbers.items()})
-            (partial_folder / "step.json").write_text(json.dumps(step.to_json(), ensure_ascii=False), encoding="utf-8")
-            partial_folder.rename(folder)
+            named = {f"v{value.id}" for value in step.values.values() if value.name}
+            lasting = {name for name in observer.numbers if name in named or name.startswith("u")}
+            tensors = {name: stored(tensor) for name, tensor in observer.numbers.items()}
+            self._writer.write(number, step, tensors, lasting)
         except BaseException as error:  # noqa: BLE001 # it is raised again where the user is
-            shutil.rmtree(partial_folder, ignore_errors=True)
             self._failed.append(error)
 
     def _wait(self) -> None:
@@ -80,6 +122,7 @@ class Recorder:
 
     def close(self) -> None:
         """Wait until all is written."""
+        self.stepping.close()
         self._wait()
 
     def __enter__(self) -> Self:
@@ -87,19 +130,3 @@ class Recorder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _enter(observer: Observer, name: str, *_: Any) -> None:
-    observer.place.append(name)
-
-
-def _leave(observer: Observer, *_: Any) -> None:
-    if observer.place:
-        observer.place.pop()
-
-
-def _hook(method: Callable[[torch.optim.Optimizer], None]) -> Any:
-    def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        method(optimizer)
-
-    return hook

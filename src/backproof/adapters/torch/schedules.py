@@ -1,0 +1,149 @@
+"""Learning rate schedulers, watched: each step of one is an event, with what every group had before it and after."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from backproof.adapters.torch.encode import encode
+from backproof.trace.handling import Scheduled
+
+NUMBERS = (
+    *("lr", "momentum", "initial_lr", "max_lr", "min_lr", "swa_lr"),
+    *("max_momentum", "base_momentum"),
+)
+
+
+class Schedules:
+    """The schedulers of a run, until `close`."""
+
+    def __init__(
+        self, schedulers: Sequence[Any], optimizers: Sequence[torch.optim.Optimizer], counts: dict[int, int]
+    ) -> None:
+        self.schedulers = [_plain(scheduler) for scheduler in schedulers]
+        self.optimizers = optimizers
+        self.counts = counts
+        self.events: list[Scheduled] = []
+        """Since they were last taken."""
+        self._undo: list[Callable[[], None]] = []
+        for number, scheduler in enumerate(self.schedulers):
+            if _count(scheduler) == 0:
+                now = _numbers(scheduler.optimizer)
+                before = [{**group, "lr": group.get("initial_lr", group["lr"])} for group in now]
+                self._add(number, scheduler, config_of(scheduler), before, 0, None)
+        for kind in {type(scheduler) for scheduler in self.schedulers}:
+            self._watch(kind)
+
+    @property
+    def rates(self) -> dict[str, list[float]]:
+        """For each optimizer that has a scheduler, the rates of its groups as they are now."""
+        found = {}
+        for scheduler in self.schedulers:
+            which = self._which(scheduler)
+            found[str(which)] = [float(group["lr"]) for group in scheduler.optimizer.param_groups]
+        return found
+
+    def take(self) -> list[Scheduled]:
+        """The events since the last time."""
+        found, self.events = self.events, []
+        return found
+
+    def close(self) -> None:
+        """Watch no longer."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _watch(self, kind: type) -> None:
+        """See the steps of the schedulers of this class: those of others pass through."""
+        original, own = kind.step, "step" in vars(kind)  # type: ignore[attr-defined] # every scheduler has one
+        numbers = {id(scheduler): number for number, scheduler in enumerate(self.schedulers)}
+
+        @functools.wraps(original)
+        def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            number = numbers.get(id(scheduler))
+            if number is None:
+                return original(scheduler, *args, **kwargs)
+            config, before, since = config_of(scheduler), _numbers(scheduler.optimizer), _count(scheduler)
+            result = original(scheduler, *args, **kwargs)
+            metric = args[0] if args else kwargs.get("metrics")
+            told = float(metric) if type(scheduler).__name__ == "ReduceLROnPlateau" and metric is not None else None
+            self._add(number, scheduler, config, before, since, told)
+            return result
+
+        def undo() -> None:
+            if vars(kind).get("step") is step:
+                if own:
+                    kind.step = original  # type: ignore[attr-defined] # as above
+                else:
+                    del kind.step  # type: ignore[attr-defined] # as above
+
+        kind.step = step  # type: ignore[attr-defined] # as above
+        self._undo.append(undo)
+
+    def _add(
+        self,
+        number: int,
+        scheduler: Any,
+        config: dict[str, Any],
+        before: list[dict[str, float]],
+        since: int,
+        metric: float | None,
+    ) -> None:
+        which = self._which(scheduler)
+        after = _numbers(scheduler.optimizer)
+        k = _count(scheduler)
+        updates = self.counts.get(which, 0)
+        self.events.append(Scheduled(number, which, config, k, tuple(before), tuple(after), metric, updates, since))
+
+    def _which(self, scheduler: Any) -> int:
+        return next((i for i, each in enumerate(self.optimizers) if each is scheduler.optimizer), -1)
+
+
+def _plain(scheduler: Any) -> Any:
+    """The scheduler inside of what wraps it."""
+    inner = getattr(scheduler, "scheduler", None)
+    return scheduler if inner is None or not hasattr(inner, "step") else _plain(inner)
+
+
+def _count(scheduler: Any) -> int:
+    """How many steps a scheduler has made."""
+    if hasattr(scheduler, "last_epoch"):
+        return int(scheduler.last_epoch)
+    return max((_count(member) for member in getattr(scheduler, "_schedulers", ())), default=0)
+
+
+def _numbers(optimizer: torch.optim.Optimizer) -> list[dict[str, float]]:
+    found = []
+    for group in optimizer.param_groups:
+        numbers = {
+            name: float(group[name]) for name in NUMBERS if isinstance(group.get(name), (int, float, torch.Tensor))
+        }
+        if "betas" in group:
+            numbers["beta1"] = float(group["betas"][0])
+        found.append(numbers)
+    return found
+
+
+def config_of(scheduler: Any) -> dict[str, Any]:
+    """A scheduler's configuration, with the names that its state leaves out."""
+    state = {
+        key: encode(item, lambda tensor: -1) for key, item in scheduler.state_dict().items() if key != "_schedulers"
+    }
+    found = {"class": type(scheduler).__name__, **state}
+    if hasattr(scheduler, "_schedulers"):
+        found["_schedulers"] = [config_of(member) for member in scheduler._schedulers]  # noqa: SLF001 # it has no other name
+    if hasattr(scheduler, "milestones") and isinstance(state.get("milestones"), dict):
+        found["milestones"] = sorted(scheduler.milestones.elements())
+    if hasattr(scheduler, "lr_lambdas"):
+        found["lambdas"] = [_function(function) for function in scheduler.lr_lambdas]
+    if type(scheduler).__name__ == "CyclicLR" and getattr(scheduler, "_scale_fn_custom", None) is not None:
+        found["own_scale"] = True
+    return found
+
+
+def _function(function: Any) -> dict[str, Any]:
+    keywords = {key: encode(item, lambda tensor: -1) for key, item in getattr(function, "keywords", {}).items()}
+    return {"function": getattr(getattr(function, "func", function), "__name__", None), **keywords}

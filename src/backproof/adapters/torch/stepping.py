@@ -1,0 +1,214 @@
+"""Steps of a run, one after the other: what is watched from the first to the last, and what only while a step is observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+
+from backproof.adapters.torch.facts import facts_of, wrapper_of
+from backproof.adapters.torch.functions import watching_functions
+from backproof.adapters.torch.observe import Observer
+from backproof.adapters.torch.schedules import Schedules
+from backproof.adapters.torch.updates import parameters_of
+from backproof.errors import UsageError
+
+Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None
+
+
+class Stepping:
+    """A model with its optimizers and schedulers, through the steps of a run."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: Optimizers = None, scheduler: Any = None) -> None:
+        self.model = model
+        self.optimizers = [plain_optimizer(each) for each in _listed(optimizer)]
+        self.counts = dict.fromkeys(range(len(self.optimizers)), 0)
+        """How many updates each optimizer has made."""
+        self.schedules = Schedules(_listed(scheduler), self.optimizers, self.counts)
+        self.intended: list[str] = []
+        self.claimed: dict[int, str] = {}
+        self.more: dict[str, Any] = {"fresh": not any(optimizer.state for optimizer in self.optimizers)}
+        """Facts of the run."""
+        self.observer: Observer | None = None
+        self._used: dict[str, tuple[int, int]] = {}
+        self._names: dict[int, str] = {}
+        self._stack = ExitStack()
+        self._always = ExitStack()
+        for which, each in enumerate(self.optimizers):
+            self._always.callback(each.register_step_post_hook(partial(self._updated, which)).remove)
+
+    # ── a step ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, index: int) -> Observer:
+        """Observe what happens from here on."""
+        if self.observer is not None:
+            raise UsageError("a step is being recorded already: steps cannot lie in each other")
+        observer = self.observer = Observer(self.model, index)
+        self._name(observer)
+        observer.updates.counts = dict(self.counts)
+        observer.updates.claimed = self.claimed
+        observer.facts = {
+            **facts_of(self.model, self.optimizers, observer.values.names),
+            **self.more,
+            "intended": list(self.intended),
+            "rates": self.schedules.rates,
+            "wrapped_calls": 0,
+            "inner_calls": 0,
+        }
+        stack = self._stack = ExitStack()
+        wrapper = wrapper_of(self.model)
+        if wrapper is not None:
+            self._wrapped(observer, stack, wrapper)
+        for name, module in self.model.named_modules():
+            stack.callback(module.register_forward_pre_hook(partial(_enter, observer, name)).remove)
+            stack.callback(module.register_forward_hook(partial(_leave, observer), always_call=True).remove)
+        for which, optimizer in enumerate(self.optimizers):
+            stack.callback(optimizer.register_step_pre_hook(partial(_before, observer, which)).remove)
+            stack.callback(optimizer.register_step_post_hook(partial(_after, observer)).remove)
+        stack.callback(observer.gradients.close)
+        stack.enter_context(watching_functions(observer))
+        observer.handling.start(self._used)
+        observer.__enter__()  # type: ignore[no-untyped-call] # torch says no more
+        return observer
+
+    def end(self) -> Observer:
+        """Observe no longer; what was seen."""
+        observer = self._left()
+        observer.handling.settle()
+        observer.scheduled = self.schedules.take()
+        return observer
+
+    def drop(self) -> None:
+        """Observe no longer, and forget it."""
+        if self.observer is not None:
+            self._left()
+
+    def skip(self) -> None:
+        """A step that is not observed."""
+        self.more.pop("resumed", None)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.drop()
+        self.schedules.close()
+        self._always.close()
+
+    def _left(self) -> Observer:
+        observer = self.observer
+        assert observer is not None  # it began
+        self.observer = None
+        _leave_mode(observer)
+        self._stack.close()
+        self.more.pop("resumed", None)
+        self.more["fresh"] = self.more["fresh"] and not any(self.counts.values())
+        return observer
+
+    def _name(self, observer: Observer) -> None:
+        """Parameters that an optimizer has and the model does not, by their place in it."""
+        names = observer.values.names
+        for which, optimizer in enumerate(self.optimizers):
+            for number, group in enumerate(optimizer.param_groups):
+                for place, parameter in enumerate(group["params"]):
+                    if id(parameter) not in names:
+                        names[id(parameter)] = f"optimizer{which}.group{number}.{place}"
+                        observer.values.parameters.add(id(parameter))
+                        observer.handling.also(names[id(parameter)], parameter)
+        self._names = names
+
+    def _updated(self, which: int, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """An update was made, observed or not: remember which gradients it followed."""
+        self.counts[which] += 1
+        for parameter in parameters_of(optimizer):
+            gradient, name = parameter.grad, self._names.get(id(parameter))
+            if gradient is not None and name is not None:
+                self._used[name] = id(gradient), gradient._version  # noqa: SLF001 # there is no other way to ask
+
+    def _wrapped(self, observer: Observer, stack: ExitStack, wrapper: Any) -> None:
+        """A data-parallel model: count who is called, and know when gradients are reduced."""
+        facts = observer.facts
+        facts["wrapped"] = type(wrapper).__name__
+        inner = [0]
+
+        def called(key: str, *_: Any) -> None:
+            facts[key] += 1
+            inner[0] += key == "wrapped_calls"
+
+        def reducing() -> str:
+            reduced = bool(inner[0]) and wrapper.require_backward_grad_sync
+            inner[0] = 0
+            return "mean" if reduced and observer.facts["world"] > 1 else ""
+
+        stack.callback(wrapper.register_forward_pre_hook(partial(called, "wrapped_calls")).remove)
+        stack.callback(wrapper.module.register_forward_pre_hook(partial(called, "inner_calls")).remove)
+        observer.handling.reducing = reducing
+
+
+def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer:
+    """The optimizer inside of what wraps it."""
+    inner = getattr(optimizer, "optimizer", None)
+    if isinstance(inner, torch.optim.Optimizer):
+        return plain_optimizer(inner)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"a {type(optimizer).__name__} was given as an optimizer, which is a torch.optim.Optimizer")
+    return optimizer
+
+
+# A step may end where no `with` does; torch has no public name for this.
+_pop: Callable[[], Any] = torch.overrides._pop_mode  # noqa: SLF001
+_push: Callable[[Any], None] = torch.overrides._push_mode  # noqa: SLF001
+
+
+def _listed(given: Any) -> list[Any]:
+    return [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _leave_mode(observer: Observer) -> None:
+    """Take the observer off the stack of modes, also from under what has been put on top of it."""
+    above = []
+    while (mode := _pop()) is not observer:
+        above.append(mode)
+    for mode in reversed(above):
+        _push(mode)
+
+
+def _enter(observer: Observer, name: str, *_: Any) -> None:
+    observer.place.append(name)
+
+
+def _leave(observer: Observer, *_: Any) -> None:
+    if observer.place:
+        observer.place.pop()
+
+
+def _before(
+    observer: Observer, which: int, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Before an update; with a closure, the forward and backward pass are inside of it."""
+    closure = kwargs.get("closure") or next((each for each in args if callable(each)), None)
+    if closure is None:
+        observer.before_update(optimizer, which)
+        return None
+    first = [True]
+
+    def observed() -> Any:
+        if not first[0]:
+            observer.resume()
+        result = closure()
+        if first[0]:
+            observer.before_update(optimizer, which)
+        else:
+            observer.pause()
+        first[0] = False
+        return result
+
+    def swap(each: Any) -> Any:
+        return observed if each is closure else each
+
+    return tuple(swap(each) for each in args), {key: swap(each) for key, each in kwargs.items()}
+
+
+def _after(observer: Observer, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    observer.after_update(optimizer)
