@@ -332,6 +332,8 @@ class Bounded(Domain):
             return Bound(y, *self._both(x, lambda e: self._rounded(y, e[0], 1.0, FORMATS[to])))
         if to == "real" and kind == "f":
             return given
+        if to == "int" and kind == "f":  # truncation never turns an order around: both ends decide
+            return Bound(y, *self._both(x, lambda e: None if e[0] is None else _unsure_whole(given.value, e[0])))
         if to != "real":
             return Bound(y, *self._both(x, lambda e: None if e[0] is None else e[0] > 0))
         if given.certain is None:
@@ -344,6 +346,11 @@ class Bounded(Domain):
 def _own(fmt: Format) -> float:
     """A format's unit roundoff, with room for the rounding of the float64 that the bound is compared in."""
     return (fmt.unit + _OWN) * _SLACK
+
+
+def _unsure_whole(x: Any, e: Any) -> Any:
+    """Where an honest execution may truncate to another whole number."""
+    return (e > 0) & ~(np.trunc(x - e * _SLACK) == np.trunc(x + e * _SLACK))
 
 
 def _whole(x: Any) -> bool:

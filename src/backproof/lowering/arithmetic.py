@@ -10,6 +10,7 @@ from backproof.errors import GraphError
 from backproof.ir.build import Ref, meet
 from backproof.ir.compose import COMPOSITIONS
 from backproof.lowering.lowering import Lowering, moved
+from backproof.numerics import FORMATS
 
 
 def _unary(op: str) -> Callable[..., Ref]:
@@ -232,11 +233,23 @@ def _finite(x: Ref) -> Ref:
     return x.builder.abs(x) < math.inf
 
 
-def _nan_to_num(x: Ref, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Ref:
-    if posinf is None or neginf is None:
-        raise GraphError("nan_to_num without posinf and neginf depends on the format, and is not lowered")
+def _nan_to_num(
+    x: Ref,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    format: str,  # noqa: A002
+) -> Ref:
+    """What is no number, and what is infinite, as numbers: the largest of the format unless others are given."""
+    largest = FORMATS[format].largest
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
     known = _where(_not_a_number(x), nan or 0.0, x)
-    return _where(x > LARGEST, posinf, _where(x < -LARGEST, neginf, known))
+    return _where(_exactly(x, math.inf), high, _where(_exactly(x, -math.inf), low, known))
+
+
+def _exactly(x: Ref, value: float) -> Ref:
+    return x.builder.eq(x, x.constant(value))
 
 
 def _masked_fill(x: Ref, mask: Ref, value: Any) -> Ref:
@@ -246,8 +259,6 @@ def _masked_fill(x: Ref, mask: Ref, value: Any) -> Ref:
 def _alike(value: float, x: Ref) -> Any:
     return {"real": float, "int": int, "bool": bool}[x.type.kind](value)
 
-
-LARGEST = 1.7976931348623157e308
 
 ARITHMETIC = (
     *(Lowering(op, _unary(op)) for op in ("neg", "abs", "sign")),
@@ -259,7 +270,7 @@ ARITHMETIC = (
     Lowering("radd", _binary("add", swap=True)),
     Lowering("rsub", _binary("sub", swap=True)),
     Lowering("rdiv", _binary("div", swap=True)),
-    Lowering("rpow", _binary("pow", swap=True)),
+    Lowering("rpow", lambda a, b: _power(b, a)),
     Lowering("pow", _power),
     Lowering("float_power", _power),
     Lowering("positive", moved),
@@ -273,7 +284,7 @@ ARITHMETIC = (
     Lowering("isnan", lambda x: _flag(x, _not_a_number)),
     Lowering("isinf", lambda x: _flag(x, _infinite)),
     Lowering("isfinite", lambda x: _flag(x, _finite)),
-    Lowering("nan_to_num", _nan_to_num),
+    Lowering("nan_to_num", _nan_to_num, formatted=True),
     Lowering("where", _where),
     Lowering("masked_fill", _masked_fill),
     Lowering("addcmul", _addcmul),

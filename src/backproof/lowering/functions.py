@@ -31,6 +31,12 @@ def _of_two(function: Function) -> Function:
     return both
 
 
+def _sloped(value: Ref, x: Ref, slope: Ref) -> Ref:
+    """A value with this derivative in x: where the framework's formula loses digits that the mathematics would keep."""
+    D = x.builder
+    return D.stop_gradient(value) + (x - D.stop_gradient(x)) * D.stop_gradient(slope)
+
+
 def _exp2(x: Ref) -> Ref:
     return x.builder.exp(x * math.log(2.0))
 
@@ -73,16 +79,17 @@ def _asinh(x: Ref) -> Ref:
     """sign(x)·ln(|x| + √(1 + x²)), through ln(1 + ·), which loses nothing near 0."""
     D = x.builder
     size = D.abs(x)
-    return D.sign(x) * D.log1p(size + x * x / (1.0 + D.sqrt(x * x + 1.0)))
+    value = D.sign(x) * D.log1p(size + x * x / (1.0 + D.sqrt(x * x + 1.0)))
+    return _sloped(value, x, D.rsqrt(x * x + 1.0))
 
 
 def _acosh(x: Ref) -> Ref:
     D, off = x.builder, x - 1.0
-    return D.log1p(off + D.sqrt(off * (x + 1.0)))
+    return _sloped(D.log1p(off + D.sqrt(off * (x + 1.0))), x, D.rsqrt(x * x - 1.0))
 
 
 def _atanh(x: Ref) -> Ref:
-    return 0.5 * (x.builder.log1p(x) - x.builder.log1p(-x))
+    return _sloped(0.5 * (x.builder.log1p(x) - x.builder.log1p(-x)), x, 1.0 / (1.0 - x * x))
 
 
 def _sinc(x: Ref) -> Ref:

@@ -15,6 +15,8 @@ class Lowering:
     function: Callable[..., Any]
     sized: bool = False
     """Whether the shape of its result depends on numbers: it is then given `results`, the types that were recorded."""
+    formatted: bool = False
+    """Whether it depends on the format of its result, which it is then given as `format`."""
     witnessed: bool = False
     """Whether it is given `seen`, its results as they were recorded: to tell which of equals was taken, where that is left open, or
     because a result is computed, and differentiated, from another."""
@@ -95,7 +97,6 @@ _SAME = {
     "linalg_vector_norm": "vector_norm",
     "linalg_vecdot": "vecdot",
     "linalg_multi_dot": "multi_dot",
-    "constant_pad_nd": "pad",
     "upsample": "interpolate",
     "special_erf": "erf",
     "clip": "clamp",

@@ -13,6 +13,8 @@ from backproof.ir.compose.axes import axis_of
 from backproof.ir.compose.reduce import mean, norm, total
 from backproof.lowering.arithmetic import as_real, truncated
 from backproof.lowering.lowering import Lowering, moved
+from backproof.lowering.reductions import vector_norm
+from backproof.numerics import FORMATS
 
 _choose = COMPOSITIONS["where"].function
 ACTIVATIONS = (
@@ -122,9 +124,19 @@ def _layer_norm(
     return COMPOSITIONS["layer_norm"].function(x, tuple(shape), weight, bias, eps)
 
 
-def _rms_norm(x: Ref, shape: Any, weight: Ref | None = None, eps: float | None = None) -> Ref:
+def _rms_norm(
+    x: Ref,
+    shape: Any,
+    weight: Ref | None = None,
+    eps: float | None = None,
+    *,
+    format: str,  # noqa: A002 # the format of the result
+) -> Ref:
+    """Without an ε it is the distance from 1 to the next number of the format, of those that kernels compute in."""
     if eps is None:
-        raise GraphError("rms_norm without an eps depends on the format, and is not lowered")
+        eps = 2.0 * FORMATS["float64" if format == "float64" else "float32"].unit
+    if 0 in x.shape:
+        return moved(x)
     return COMPOSITIONS["rms_norm"].function(x, tuple(shape), weight, eps)
 
 
@@ -213,6 +225,8 @@ def _attention(
 ) -> Ref:
     if dropout_p and dropout_mask is None:
         raise NotImplementedError  # the mask stays inside of the kernel
+    if is_causal and attn_mask is not None:
+        raise GraphError("attention with a mask and is_causal is not lowered")
     if enable_gqa:
         key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
     return COMPOSITIONS["attention"].function(
@@ -237,10 +251,9 @@ def _cdist(a: Ref, b: Ref, p: float = 2.0, compute_mode: Any = None) -> Ref:
     )
     if product:
         raise GraphError("distances of many rows through a product lose what differences keep, and are not lowered")
-    rank = max(len(a.shape), len(b.shape)) + 1
     left = a.builder.reshape(a, shape=(*a.shape[:-1], 1, a.shape[-1]))
     right = b.builder.reshape(b, shape=(*b.shape[:-2], 1, *b.shape[-2:]))
-    return norm(left - right, float(p), rank - 1)
+    return vector_norm(left - right, float(p), -1)
 
 
 # ── whole numbers ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -303,7 +316,7 @@ NETWORKS = (
     *(Lowering(f"conv{n}d", COMPOSITIONS[f"conv{n}d"].function) for n in (1, 2, 3)),
     *(Lowering(f"conv_transpose{n}d", COMPOSITIONS[f"conv_transpose{n}d"].function) for n in (1, 2, 3)),
     Lowering("layer_norm", _layer_norm),
-    Lowering("rms_norm", _rms_norm),
+    Lowering("rms_norm", _rms_norm, formatted=True),
     Lowering("group_norm", _group_norm),
     Lowering("batch_norm", _batch_norm),
     Lowering("torch_batch_norm", _kernel_order(_batch_norm)),

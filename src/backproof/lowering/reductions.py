@@ -17,17 +17,17 @@ from backproof.lowering.lowering import Lowering, moved
 _choose = COMPOSITIONS["where"].function
 
 
-def _dims(dim: Any) -> Any:
-    """All axes by None, and by an empty list of them."""
-    return None if isinstance(dim, (list, tuple)) and not dim else dim
+def _dims(dim: Any, x: Ref | None = None) -> Any:
+    """All axes by None, by an empty list of them, and of a single number by any."""
+    return None if (isinstance(dim, (list, tuple)) and not dim) or (x is not None and not x.shape) else dim
 
 
 def _sum(x: Ref, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:
-    return total(as_real(x, x), _dims(dim), keepdim=keepdim)
+    return total(as_real(x, x), _dims(dim, x), keepdim=keepdim)
 
 
 def _mean(x: Ref, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:
-    return mean(as_real(x, x), _dims(dim), keepdim=keepdim)
+    return mean(as_real(x, x), _dims(dim, x), keepdim=keepdim)
 
 
 def _known(x: Ref) -> Ref:
@@ -40,11 +40,11 @@ def _present(x: Ref) -> Ref:
 
 
 def _nansum(x: Ref, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:
-    return total(_present(x), _dims(dim), keepdim=keepdim)
+    return total(_present(x), _dims(dim, x), keepdim=keepdim)
 
 
 def _nanmean(x: Ref, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:
-    return _nansum(x, dim, keepdim) / total(_known(x), _dims(dim), keepdim=keepdim)
+    return _nansum(x, dim, keepdim) / total(_known(x), _dims(dim, x), keepdim=keepdim)
 
 
 def _spread_of(function: Callable[..., Ref]) -> Callable[..., Ref]:
@@ -62,55 +62,57 @@ def _spread_of(function: Callable[..., Ref]) -> Callable[..., Ref]:
             dim, unbiased = None, dim
         if correction is None:
             correction = 1.0 if unbiased is None else float(unbiased)
-        return function(x, _dims(dim), correction=correction, keepdim=keepdim)
+        return function(x, _dims(dim, x), correction=correction, keepdim=keepdim)
 
     return lower
 
 
 def _with_mean(function: Callable[..., Ref]) -> Callable[..., list[Ref]]:
-    def lower(x: Ref, dim: Any = None, *args: Any, keepdim: bool = False, **given: Any) -> list[Ref]:
-        axes = None if isinstance(dim, bool) else _dims(dim)
-        keepdim = keepdim or bool(args[1:2] and args[1])
-        return [_spread_of(function)(x, dim, *args[:1], keepdim, **given), mean(x, axes, keepdim=keepdim)]
+    def lower(
+        x: Ref, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+    ) -> list[Ref]:
+        axes = None if isinstance(dim, bool) else _dims(dim, x)
+        found = _spread_of(function)(x, dim, unbiased, keepdim, correction=correction)
+        return [found, mean(x, axes, keepdim=keepdim)]
 
     return lower
 
 
 def _prod(x: Ref, dim: int | None = None, keepdim: bool = False, **_: Any) -> Ref:
     x = as_real(x, x)
-    axes = axes_of(dim, len(x.shape))
+    axes = axes_of(_dims(dim, x), len(x.shape))
     return kept(x.builder.prod(x, axes=axes), x, axes, keepdim=keepdim)
 
 
 def _logsumexp(x: Ref, dim: Any, keepdim: bool = False) -> Ref:
     x = as_real(x, x)
-    axes = axes_of(_dims(dim), len(x.shape))
+    axes = axes_of(_dims(dim, x), len(x.shape))
     return kept(x.builder.logsumexp(x, axes=axes), x, axes, keepdim=keepdim)
 
 
-def _vector_norm(x: Ref, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:  # noqa: A002
+def vector_norm(x: Ref, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Ref:  # noqa: A002
     x, p = as_real(x, x), float(ord)
     if p == 0:
-        axes = axes_of(_dims(dim), len(x.shape))
+        axes = axes_of(_dims(dim, x), len(x.shape))
         hits = x.builder.cast(x.builder.ne(x, x.constant(0.0)), to="real")
         return kept(x.builder.sum(hits, axes=axes), x, axes, keepdim=keepdim)
     if p == -math.inf:
-        axes = axes_of(_dims(dim), len(x.shape))
+        axes = axes_of(_dims(dim, x), len(x.shape))
         return kept(x.builder.min(x.builder.abs(x), axes=axes), x, axes, keepdim=keepdim)
-    return norm(x, p, _dims(dim), keepdim=keepdim)
+    return norm(x, p, _dims(dim, x), keepdim=keepdim)
 
 
 def _norm(x: Ref, p: Any = "fro", dim: Any = None, keepdim: bool = False, **given: Any) -> Ref:
     if p == "nuc":
         raise GraphError("the nuclear norm is not lowered")
-    return _vector_norm(x, 2.0 if p in ("fro", None) else p, dim, keepdim, **given)
+    return vector_norm(x, 2.0 if p in ("fro", None) else p, dim, keepdim, **given)
 
 
 def _linalg_norm(x: Ref, ord: Any = None, dim: Any = None, keepdim: bool = False, **given: Any) -> Ref:  # noqa: A002
     pair = (dim is None and len(x.shape) == 2) or (isinstance(dim, (list, tuple)) and len(dim) == 2)
     if ord is not None and pair:
         return _matrix_norm(x, ord, dim or (-2, -1), keepdim)
-    return _vector_norm(x, 2.0 if ord is None else ord, dim, keepdim, **given)
+    return vector_norm(x, 2.0 if ord is None else ord, dim, keepdim, **given)
 
 
 def _matrix_norm(x: Ref, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, **_: Any) -> Ref:  # noqa: A002
@@ -129,7 +131,7 @@ def _matrix_norm(x: Ref, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = 
 
 
 def _dist(a: Ref, b: Ref, p: float = 2) -> Ref:
-    return _vector_norm(a - b, p)
+    return vector_norm(a - b, p)
 
 
 # ── extremes and orders ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -181,7 +183,7 @@ def _whole(op: str) -> Callable[..., Any]:
 def _along(op: str) -> Callable[..., Ref]:
     def lower(x: Ref, dim: Any = (), keepdim: bool = False) -> Ref:
         x = as_real(x, x)
-        axes = axes_of(_dims(dim), len(x.shape))
+        axes = axes_of(_dims(dim, x), len(x.shape))
         return kept(x.builder.apply(op, x, axes=axes), x, axes, keepdim=keepdim)
 
     return lower
@@ -298,14 +300,6 @@ def _cumprod(x: Ref, dim: int, **_: Any) -> Ref:
     return x.builder.reshape(found, shape=x.shape)
 
 
-def _logcumsumexp(x: Ref, dim: int, **_: Any) -> Ref:
-    line, axis = _line(x, dim)
-    if not line.type.size:
-        return moved(x)
-    found = _beginnings(line, axis, -math.inf, lambda y, a: y.builder.logsumexp(y, axes=(a,)))
-    return x.builder.reshape(found, shape=x.shape)
-
-
 def _running(op: str) -> Callable[..., list[Ref]]:
     """The extreme so far and where it is: the last of equals."""
 
@@ -353,7 +347,7 @@ def _truth_of(op: str) -> Callable[..., Ref]:
     """Whether all, or any, are true."""
 
     def lower(x: Ref, dim: Any = None, keepdim: bool = False) -> Ref:
-        axes = axes_of(_dims(dim), len(x.shape)) if x.shape else ()
+        axes = axes_of(_dims(dim, x), len(x.shape))
         counted = x.builder.cast(as_truth(x), to="real")
         hits = kept(x.builder.sum(counted, axes=axes), x, axes, keepdim=keepdim)
         return hits > 0.0 if op == "any" else hits >= float(count(x, axes))
@@ -362,19 +356,16 @@ def _truth_of(op: str) -> Callable[..., Ref]:
 
 
 def _count_nonzero(x: Ref, dim: Any = None) -> Ref:
-    return total(x.builder.cast(as_truth(x), to="real"), _dims(dim))
-
-
-def _cov_free_mean(x: Ref) -> Ref:
-    return x - spread(mean(x, (1,)), x, (1,))
+    return total(x.builder.cast(as_truth(x), to="real"), _dims(dim, x))
 
 
 def _cov(x: Ref, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Ref:
-    if fweights is not None or aweights is not None or len(x.shape) != 2:
-        raise GraphError("cov with weights, or of one variable, is not lowered")
-    off = _cov_free_mean(x)
-    turned = x.builder.transpose(off, axes=(1, 0))
-    return (off @ turned) / float(max(x.shape[1] - correction, 0))
+    if fweights is not None or aweights is not None:
+        raise GraphError("cov with weights is not lowered")
+    rows = x.builder.reshape(x, shape=(1, x.type.size)) if len(x.shape) < 2 else x
+    off = rows - spread(mean(rows, (1,)), rows, (1,))
+    found = (off @ x.builder.transpose(off, axes=(1, 0))) / float(max(rows.shape[1] - correction, 0))
+    return x.builder.reshape(found, shape=()) if found.type.size == 1 else found
 
 
 REDUCTIONS = (
@@ -388,7 +379,7 @@ REDUCTIONS = (
     Lowering("std_mean", _with_mean(std)),
     Lowering("prod", _prod),
     Lowering("logsumexp", _logsumexp),
-    Lowering("vector_norm", _vector_norm),
+    Lowering("vector_norm", vector_norm),
     Lowering("norm", _norm),
     Lowering("linalg_norm", _linalg_norm),
     Lowering("matrix_norm", _matrix_norm),
@@ -408,7 +399,6 @@ REDUCTIONS = (
     Lowering("median", _median, witnessed=True),
     Lowering("cumsum", _cumsum),
     Lowering("cumprod", _cumprod),
-    Lowering("logcumsumexp", _logcumsumexp),
     Lowering("cummax", _running("max")),
     Lowering("cummin", _running("min")),
     Lowering("diff", _diff),

@@ -310,6 +310,7 @@ def _channel_shuffle(x: Ref, groups: int) -> Ref:
 
 SPACE = (
     Lowering("pad", _pad),
+    Lowering("constant_pad_nd", lambda x, pad, value=0.0: _pad(x, pad, "constant", value)),
     Lowering("interpolate", _interpolate),
     Lowering("upsample_nearest", lambda x, size=None, scale_factor=None: _interpolate(x, size, scale_factor)),
     Lowering(

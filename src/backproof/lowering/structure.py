@@ -65,6 +65,8 @@ def _cast_to(dtype: str) -> Callable[..., Ref]:
 
 
 def _transpose(x: Ref, dim0: int, dim1: int) -> Ref:
+    if not x.shape:
+        return moved(x)
     order = list(range(len(x.shape)))
     a, b = axis_of(dim0, len(order)), axis_of(dim1, len(order))
     order[a], order[b] = b, a
@@ -197,8 +199,9 @@ def _roll(x: Ref, shifts: Any, dims: Any = None) -> Ref:
     return moved(x)
 
 
-def _flip(x: Ref, *dims: Any) -> Ref:
-    return x.builder.apply("flip", x, axes=axes_of(list(_sizes(dims)), len(x.shape)))
+def _flip(x: Ref, *axes: Any, dims: Any = None) -> Ref:
+    given = _sizes(axes) if dims is None else dims
+    return x.builder.apply("flip", x, axes=axes_of(list(given), len(x.shape)))
 
 
 def _rot90(x: Ref, k: int = 1, dims: Any = (0, 1)) -> Ref:

@@ -37,7 +37,9 @@ def region_of(call: Call, reads: tuple[int, ...], value: Callable[[int], Value])
     """The region of a call that reads these values, or Unlowered with the reason."""
     types = tuple(type_of(value(number)) for number in reads)
     outputs = tuple(type_of(value(number)) for number in call.outputs)
-    said = json.dumps([call.op, _renumber(call.args, reads), _renumber(call.kwargs, reads)], sort_keys=True)
+    lowering = LOWERINGS.get(canonical(call.op).removesuffix("_"))
+    asked = {"format": value(call.outputs[0]).dtype} if lowering is not None and lowering.formatted else {}
+    said = json.dumps([call.op, _renumber(call.args, reads), _renumber({**call.kwargs, **asked}, reads)], sort_keys=True)
     found = _lowered(said, types, outputs)
     if isinstance(found, str):
         raise Unlowered(found)

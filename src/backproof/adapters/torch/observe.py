@@ -20,6 +20,7 @@ from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.updates import Updates
 from backproof.adapters.torch.values import Values
+from backproof.adapters.torch.inside import inside
 from backproof.lowering import LOWERINGS, canonical
 from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
@@ -187,7 +188,7 @@ class Observer(TorchFunctionMode):
         self._entered.append(func)
         try:
             with self:
-                result = func(*args, **kwargs)
+                result = inside(func)(*args, **kwargs)
         finally:
             self._entered.pop()
         if len(self.calls) == before and tensors_in(result):
