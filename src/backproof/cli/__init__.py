@@ -15,6 +15,11 @@ KINDS = frozenset({"mazur", "general", "multi"})  # of classic receipts
 
 COMMANDS = (
     Command("certify", "check a recorded graph's backward pass by identity testing", "backproof.cli.certify"),
+    Command(
+        "compare",
+        "compare two traces, layer by layer: where they part, and which side is wrong",
+        "backproof.cli.compare",
+    ),
     Command("examples", "print the file that records a framework's training steps", "backproof.cli.examples"),
     Command("explain", "explain a rule of receipts", "backproof.cli.explain"),
     Command("generate", "run the engine and print the canonical receipt of its step", "backproof.cli.generate"),
@@ -26,6 +31,8 @@ COMMANDS = (
     Command("scaffold", "print a built-in topology input to start from", "backproof.cli.scaffold"),
     Command("schema", "print the JSON Schema of a format", "backproof.cli.schema"),
     Command("show", "draw the step of a small network, with what does not hold in red", "backproof.cli.show"),
+    Command("sweep", "run two implementations over many batches, and compare every one", "backproof.cli.sweep"),
+    Command("trace", "look into a trace: what was recorded, and its numbers", "backproof.cli.trace"),
     Command("validate", "validate a receipt against its format", "backproof.cli.validate"),
     Command("validate-input", "validate a topology input", "backproof.cli.validate_input"),
     Command("verify", "derive every claim of a file again, and say which does not hold", "backproof.cli.verify", KINDS),

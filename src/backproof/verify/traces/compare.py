@@ -68,9 +68,7 @@ def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress:
             says = f"step {index} was not recorded by {lacking[0]}"
             found.findings.append(Finding("missing", index, None, lacking[0], says))
             continue
-        sides = [
-            Side(name, trace.steps[index], one) for name, trace, one in zip(options.names, (a, b), told, strict=True)
-        ]
+        sides = [Side(name, trace.steps[index], one) for name, trace, one in zip(SIDES, (a, b), told, strict=True)]
         tick = _ticker(progress, done, total)
         found.steps.append(_step(network, sides, earlier, index == steps[0], options, found.told, tick))
         earlier, done = list(sides), done + counts[index]

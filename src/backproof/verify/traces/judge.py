@@ -160,10 +160,14 @@ class Judge:
             says = f"{place} differs before anything was computed"
         elif side:
             says = f"{place}: what it is made from agrees, and it does not; the other side's follows from its inputs"
-        else:
+        elif self.network.ordered:
             says = f"{place}: what it is made from agrees, and it does not"
+        else:
+            says = f"{place} differs; what it is made from is not told"
         self.tainted[place] = "finding"
-        by = place.probe if place.phase == "fwd" else ", ".join(self.network.children.get(place.probe, ()))
+        backward = place.phase in ("lossgrad", "agrad")
+        by = ", ".join(self.network.children.get(place.probe, ())) if backward else place.probe
+        by = by if self.network.ordered and not given else ""
         hints = (*self._hints(place), *self._exchanged(place))
         self._find("start" if given else "differs", place, side, says, found, left or right, hints, by)
 
