@@ -71,6 +71,9 @@ def _finding(group: list[Result], findings: list[Result]) -> Iterator[str]:
         size = f"slope {result.slope:+.2e}, of which rounding explains {result.slope_bound:.1e}"
     at = escape(str(list(result.at))) if result.at else ""
     what = f" ({result.probe})" if result.equation == "state" else ""
+    if not math.isfinite(result.ratio) and result.claimed == result.derived:  # it holds exactly, or not at all
+        yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]: {escape(result.because)}"
+        return
     yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]{at}: off by {size}"
     if result.cause:
         yield f"      [bold]{escape(result.cause)}[/]"

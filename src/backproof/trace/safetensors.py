@@ -97,17 +97,20 @@ class Tensors:
 
     def dtype(self, name: str) -> str:
         """The format in which a tensor is stored."""
-        return str(self._header[name]["dtype"])
+        return str(self._entry(name)["dtype"])
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        if name not in self._header:
+            raise InputError(f"{self.path}: there is no tensor {name!r}")
+        return self._header[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape."""
-        return tuple(self._header[name]["shape"])
+        return tuple(self._entry(name)["shape"])
 
     def raw(self, name: str) -> memoryview:
         """A tensor's bytes, as they are in the file."""
-        if name not in self._header:
-            raise InputError(f"{self.path}: there is no tensor {name!r}")
-        begin, end = self._header[name]["data_offsets"]
+        begin, end = self._entry(name)["data_offsets"]
         if begin == end:
             return memoryview(b"")
         if self._map is None:
@@ -116,8 +119,7 @@ class Tensors:
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """A tensor, read only, in its own type (bfloat16 as float32)."""
-        raw = self.raw(name)
-        entry = self._header[name]
+        raw, entry = self.raw(name), self._entry(name)
         found = np.frombuffer(raw, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
         if entry["dtype"] == "BF16":
             return (found.astype(np.uint32) << 16).view(np.float32)

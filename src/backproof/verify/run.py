@@ -8,11 +8,26 @@ from pathlib import Path
 
 import numpy as np
 
-from backproof.errors import UsageError
+from backproof.errors import DomainError, GraphError, InputError, UsageError
+from backproof.trace.fitting import require_fitting
 from backproof.trace.folder import Recorded, folders, read, unfinished
-from backproof.verify.equation import NotChecked, Result
+from backproof.verify.chain import check_chain
+from backproof.verify.equation import Result
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.step import Options, verify_step
+
+MISFITS = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    OverflowError,
+    DomainError,
+    GraphError,
+)
+"""What data that contradict themselves lead to."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +74,19 @@ def _numbers(text: str) -> set[int]:
 def verify_at(run: Run, at: int, options: Options | None = None) -> StepVerdict:
     """One step of a run: its equations, and the chain to the step before."""
     recorded = read(run.steps[at])
-    verdict = verify_step(recorded, options)
+    require_fitting(recorded, run.steps[at])
+    try:
+        verdict = verify_step(recorded, options)
+    except MISFITS as error:
+        found = f"{type(error).__name__}: {str(error)[:200]}"
+        raise InputError(
+            f"{run.steps[at]}: its parts do not fit together ({found}); was it written by this version?"
+        ) from error
     if at:
         before = read(run.steps[at - 1])
-        if before.step.index + 1 == recorded.step.index:
-            verdict.results.extend(_chain(before, recorded))
-        else:
-            gap = f"the steps from {before.step.index + 1} to {recorded.step.index - 1} were not recorded"
-            verdict.not_checked.append(NotChecked("chain to the step before", gap))
+        for link in check_chain(before.step, before.tensors, recorded.step, recorded.tensors):
+            verdict.add(link)
+    verdict.results.extend(_changed(recorded))
     return verdict
 
 
@@ -77,20 +97,9 @@ def verify_run(run: str | Path) -> Iterator[StepVerdict]:
         yield verify_at(found, at)
 
 
-def _chain(before: Recorded, after: Recorded) -> Iterator[Result]:
-    """A parameter is what the step before left, bit for bit."""
-    for value in after.step.values.values():
-        found = [f"u{k}:after:parameter:{value.name}" for k in range(len(before.step.updates))]
-        left = next((key for key in reversed(found) if value.name and key in before.tensors), None)
-        if left is None or not _first_of_its_name(after, value.id):
-            continue
-        same = np.array_equal(before.tensors[left], after.tensors[f"v{value.id}"], equal_nan=True)
-        because = "" if same else "it is not what the step before left"
-        ratio = 0.0 if same else float("inf")
-        verdict = "holds" if same else "broken"
-        yield Result("chain", value.name, f"{value.id}", verdict, ratio, ratio, 0.0, 0.0, 0.0, 0.0, because=because)
-
-
-def _first_of_its_name(recorded: Recorded, number: int) -> bool:
-    name = recorded.step.values[number].name
-    return all(value.name != name for value in recorded.step.values.values() if value.id < number)
+def _changed(recorded: Recorded) -> Iterator[Result]:
+    """What this step refers to in an earlier one is what it was."""
+    names = {f"v{value.id}": value.name for value in recorded.step.values.values()}
+    found = {names.get(key) or key.rsplit(":", 1)[-1]: (key, why) for key, why in recorded.tensors.changed.items()}
+    for name, (key, because) in found.items():
+        yield Result("chain", name, key, "broken", np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, because=because, parameter=name)

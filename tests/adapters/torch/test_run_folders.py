@@ -1,0 +1,283 @@
+"""A recorded run as a folder: read again anywhere, in any number of processes; every number once; and hostile in every way."""
+
+import json
+import os
+import shutil
+import struct
+
+import numpy as np
+import pytest
+import torch
+
+import backproof
+import backproof.torch as bpt
+from backproof.cli import main
+from backproof.trace.folder import read
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Linear(32, 3)
+    )
+    frozen = model[0].weight.requires_grad_(False)  # noqa: F841
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])
+    x, y = torch.randn(24, 16), torch.randint(0, 3, (24,))
+    out = tmp_path_factory.mktemp("runs") / "run"
+    with bpt.Recorder(model, optimizer, out=out) as recorder:
+        for _ in range(STEPS):
+            with recorder.step():
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    return out
+
+
+@pytest.fixture
+def run(honest, tmp_path):
+    return shutil.copytree(honest, tmp_path / "run")
+
+
+def verdict_of(run, *flags, capsys):
+    code = main(["verify", str(run), "--json", *flags])
+    return code, json.loads(capsys.readouterr().out)
+
+
+# ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_did_not_change_is_written_once(honest):
+    first, last = read(honest / "step000000"), read(honest / "step000003")
+    frozen, there = (
+        f"v{next(v.id for v in found.step.values.values() if v.name == '0.weight')}" for found in (last, first)
+    )
+
+    assert frozen not in last.tensors.own
+    assert last.tensors.shared[frozen][0] == "step000000"  # three steps before
+    assert np.array_equal(last.tensors[frozen], first.tensors[there])
+    assert {step for step, _, _ in last.tensors.shared.values()} <= {"step000000", "step000002", "step000003"}
+
+
+def test_a_change_in_what_another_step_refers_to_is_found(run, capsys):
+    shared = json.loads((run / "step000002" / "shared.json").read_text())
+    step, name, _ = next(entry for entry in shared.values() if entry[0] == "step000001")
+    change(run / step / "tensors.safetensors", name)
+
+    code, found = verdict_of(run, "--steps", "2", capsys=capsys)
+
+    assert code == 1
+    assert any("sha256" in finding["because"] for finding in found["steps"][0]["findings"])
+
+
+def change(path, name):
+    raw = bytearray(path.read_bytes())
+    length = struct.unpack("<Q", raw[:8])[0]
+    raw[8 + length + json.loads(raw[8 : 8 + length])[name]["data_offsets"][0]] ^= 1
+    path.write_bytes(raw)
+
+
+# ── one process, many, a cluster; a folder, a URL ───────────────────────────────────────────────────────────────────
+
+
+def test_processes_and_a_cluster_say_what_one_process_says(run, capsys):
+    change(
+        run / "step000001" / "tensors.safetensors", "g16" if "g16" in read(run / "step000001").tensors.own else "g12"
+    )
+    one = verdict_of(run, capsys=capsys)
+    assert verdict_of(run, "--workers", "2", capsys=capsys) == one
+
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=True) as cluster:
+        assert verdict_of(run, "--cluster", cluster.scheduler_address, capsys=capsys) == one
+
+
+def test_an_address_where_no_scheduler_is_is_said(run, capsys):
+    assert main(["verify", str(run), "--cluster", "tcp://127.0.0.1:9"]) == 3
+    assert "scheduler" in capsys.readouterr().err
+
+
+def test_steps_are_chosen(run, capsys):
+    code, found = verdict_of(run, "--steps", "1,3-3", capsys=capsys)
+    assert (code, [step["step"] for step in found["steps"]]) == (0, [1, 3])
+    assert main(["verify", str(run), "--steps", "7"]) == 3
+    assert main(["verify", str(run), "--steps", "x"]) == 3
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_a_run_behind_a_url(run, scheme):
+    import fsspec
+
+    url = f"file://{run}"
+    if scheme == "memory":
+        url = "memory://bucket/run"
+        fsspec.filesystem("memory").put(str(run), "/bucket/run", recursive=True)
+
+    assert backproof.verify(url).to_json()["steps"] == backproof.verify(run).to_json()["steps"]
+
+
+def test_the_verdict_as_data_and_at_the_prompt_are_one(run, capsys):
+    _, found = verdict_of(run, capsys=capsys)
+    verdict = backproof.verify(run)
+
+    assert {**verdict.to_json(), "ok": True} == found
+    assert verdict.holds()
+    assert verdict.verdict == found["verdict"] == "holds"
+    step = found["steps"][0]
+    assert set(step) >= {"step", "verdict", "equations", "findings", "suspect", "not_checked"}
+    assert set(step["equations"]) == {"checked", "holds", "noise", "flip", "broken", "not_checked"}
+
+
+KEYS = "equation place probe phase parameter verdict ratio slope claimed derived bound cause cascades_from".split()
+
+
+def test_a_finding_has_its_keys(run, capsys):
+    change_number(run / "step000001" / "tensors.safetensors", "u0:after:parameter:3.weight")
+
+    code, found = verdict_of(run, "--steps", "1", capsys=capsys)
+
+    (finding,) = found["steps"][0]["findings"]
+    assert code == 1
+    assert set(finding) >= set(KEYS)
+    assert (finding["equation"], finding["place"], finding["parameter"]) == ("update", "3.weight", "3.weight")
+    assert finding["cascades_from"] is None
+
+
+def change_number(path, name):
+    raw = bytearray(path.read_bytes())
+    length = struct.unpack("<Q", raw[:8])[0]
+    begin, end = json.loads(raw[8 : 8 + length])[name]["data_offsets"]
+    numbers = np.frombuffer(bytes(raw[8 + length + begin : 8 + length + end]), dtype=np.float32).copy()
+    numbers[0] *= 1.01
+    raw[8 + length + begin : 8 + length + end] = numbers.tobytes()
+    path.write_bytes(raw)
+
+
+# ── hostile folders ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def edited(change):
+    def edit(run):
+        path = run / "step000001" / "step.json"
+        data = json.loads(path.read_text())
+        change(data)
+        path.write_text(json.dumps(data))
+
+    return edit
+
+
+def header(change):
+    def edit(run):
+        path = run / "step000001" / "tensors.safetensors"
+        raw = path.read_bytes()
+        length = struct.unpack("<Q", raw[:8])[0]
+        text = change(raw[8 : 8 + length].decode())
+        path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + raw[8 + length :])
+
+    return edit
+
+
+def file(name, content):
+    return lambda run: (run / "step000001" / name).write_bytes(content)
+
+
+def cut(name, keep):
+    def edit(run):
+        path = run / "step000001" / name
+        path.write_bytes(path.read_bytes()[:keep])
+
+    return edit
+
+
+def linked(run):
+    target = run.parent / "outside"
+    shutil.move(run / "step000001", target)
+    (run / "step000001").symlink_to(target)
+
+
+def piped(run):
+    (run / "step000001" / "tensors.safetensors").unlink()
+    os.mkfifo(run / "step000001" / "tensors.safetensors")
+
+
+def shared_elsewhere(run):
+    (run / "step000001" / "shared.json").write_text(json.dumps({"v0": ["../../etc", "v0", ""]}))
+
+
+HOSTILE = {
+    "cut in the tensors": cut("tensors.safetensors", 3000),
+    "cut in the header": cut("tensors.safetensors", 30),
+    "empty": cut("tensors.safetensors", 0),
+    "cut in the JSON": cut("step.json", 1000),
+    "a pickle": file("tensors.safetensors", b"\x80\x04\x95" + b"x" * 400),
+    "a header of ten gigabytes": file("tensors.safetensors", struct.pack("<Q", 10_000_000_000) + b"{}"),
+    "no tensors at all": lambda run: (run / "step000001" / "tensors.safetensors").unlink(),
+    "a name twice": header(lambda text: text.replace('"v8"', '"v9"', 1)),
+    "a shape that does not fit": header(lambda text: text.replace('"shape":[24,32]', '"shape":[24,33]', 1)),
+    "a shape of another value": header(lambda text: text.replace('"shape":[24,32]', '"shape":[32,24]', 1)),
+    "a negative offset": header(lambda text: text.replace('"data_offsets":[0', '"data_offsets":[-8', 1)),
+    "a format that is none": header(lambda text: text.replace('"F32"', '"F33"', 1)),
+    "a format of another value": header(lambda text: text.replace('"F32"', '"I32"', 1)),
+    "JSON that is no step": file("step.json", b"[1, 2]"),
+    "JSON without an end": file("step.json", b"[" * 100_000),
+    "another version": edited(lambda step: step.update(format="backproof.step.v9")),
+    "an id out of range": edited(lambda step: step["calls"][0]["args"].__setitem__(0, {"value": 10**9})),
+    "an id that is no number": edited(lambda step: step["calls"][0]["args"].__setitem__(0, {"value": "v0"})),
+    "an output out of range": edited(lambda step: step["calls"][0].update(outputs=[-1])),
+    "a call without an output": edited(lambda step: step["calls"][0].update(outputs=[])),
+    "a region out of range": edited(lambda step: step["calls"][0].update(region=5)),
+    "a seed out of range": edited(lambda step: step["backwards"][0].update(seed=99999)),
+    "a negative shape": edited(lambda step: step["values"][0].update(shape=[-1])),
+    "a shape of words": edited(lambda step: step["values"][0].update(shape=["a"])),
+    "groups that are words": edited(lambda step: step["updates"][0].update(groups="Adam")),
+    "a link out of the run": linked,
+    "a pipe": piped,
+    "tensors from outside": shared_elsewhere,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_folder_is_refused_with_its_place(name, run, capsys):
+    HOSTILE[name](run)
+
+    code = main(["verify", str(run)])
+
+    said = capsys.readouterr().err
+    assert code == 2, said
+    assert "step000001" in said
+    assert "Traceback" not in said
+
+
+def test_a_half_written_step_is_said_and_the_whole_ones_are_verified(run, capsys):
+    (run / "step000003").rename(run / "step000003.part")
+
+    code, found = verdict_of(run, capsys=capsys)
+
+    assert code == 0
+    assert [step["step"] for step in found["steps"]] == [0, 1, 2]
+    assert any("half written" in note for note in found["notes"])
+
+
+def test_numbers_that_are_none_are_broken_and_not_an_error(run, capsys):
+    path = run / "step000001" / "tensors.safetensors"
+    raw = bytearray(path.read_bytes())
+    length = struct.unpack("<Q", raw[:8])[0]
+    begin, _ = json.loads(raw[8 : 8 + length])["g14" if "g14" in raw[8 : 8 + length].decode() else "g12"][
+        "data_offsets"
+    ]
+    raw[8 + length + begin : 8 + length + begin + 4] = np.float32("nan").tobytes()
+    path.write_bytes(raw)
+
+    code, found = verdict_of(run, capsys=capsys)
+
+    assert code == 1
+    assert found["verdict"] == "broken"
+
+
+def test_an_empty_folder_and_one_that_is_not_there(tmp_path, capsys):
+    assert main(["verify", str(tmp_path)]) == 2
+    assert main(["verify", str(tmp_path / "nothing")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
