@@ -50,6 +50,11 @@ class Call:
     region: int | None = None
     """The region that it is a part of."""
 
+    @property
+    def given(self) -> list[Any]:
+        """All arguments, by place and by name (one may have the name that marks a value: `value`)."""
+        return [*self.args, *self.kwargs.values()]
+
 
 @dataclass(frozen=True, slots=True)
 class Region:

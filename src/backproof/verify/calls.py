@@ -94,7 +94,7 @@ def check_deferred(subject: Subject) -> None:
 
 def reads_of(call: Call) -> tuple[int, ...]:
     """The values that a call reads, each once."""
-    return tuple(dict.fromkeys(values_in((call.args, call.kwargs))))
+    return tuple(dict.fromkeys(values_in(call.given)))
 
 
 def _leaves(subject: Subject, reads: tuple[int, ...]) -> list[Any]:

@@ -263,7 +263,7 @@ def _edit(subject: Subject, moment: Moment, now: Gradients) -> Found:
         if before is None or after is None:
             continue
         call = makers.get(after)
-        if call is not None and before in values_in((call.args, call.kwargs)):
+        if call is not None and before in values_in(call.given):
             factor = _ratio(subject.array(f"v{before}"), subject.array(f"v{after}"))
             yield Scale("edit", name, factor, f"changed by {moment.by}")
         elif "scalar" in moment.given:

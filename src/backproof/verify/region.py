@@ -39,7 +39,7 @@ def region_of(call: Call, reads: tuple[int, ...], value: Callable[[int], Value])
     outputs = tuple(type_of(value(number)) for number in call.outputs)
     lowering = LOWERINGS.get(canonical(call.op).removesuffix("_"))
     asked = {"format": value(call.outputs[0]).dtype} if lowering is not None and lowering.formatted else {}
-    said = json.dumps([call.op, _renumber(call.args, reads), _renumber({**call.kwargs, **asked}, reads)], sort_keys=True)
+    said = json.dumps([call.op, _renumber(call.args, reads), _named({**call.kwargs, **asked}, reads)], sort_keys=True)
     found = _lowered(said, types, outputs)
     if isinstance(found, str):
         raise Unlowered(found)
@@ -83,13 +83,17 @@ def _renumber(item: Any, reads: tuple[int, ...]) -> Any:
     return [_renumber(inner, reads) for inner in item] if isinstance(item, (list, tuple)) else item
 
 
+def _named(given: dict[str, Any], reads: tuple[int, ...]) -> dict[str, Any]:
+    return {name: _renumber(item, reads) for name, item in given.items()}
+
+
 def rewritten(
     call: Call, reads: tuple[int, ...], graph: Graph, function: Callable[..., Any] | None = None
 ) -> Graph | None:
     """The graph that a call would be with other arguments, or by another function, of the types of the graph that it is."""
     types = tuple(leaf.type for leaf in graph.leaves)
     wanted = tuple(graph.types[output] for output in graph.outputs)
-    said = json.dumps([call.op, _renumber(call.args, reads), _renumber(call.kwargs, reads)], sort_keys=True)
+    said = json.dumps([call.op, _renumber(call.args, reads), _named(call.kwargs, reads)], sort_keys=True)
     found = _lowered(said, types, wanted) if function is None else _written(function, False, said, types, wanted)
     return found.graph if isinstance(found, Region) else None
 
