@@ -2,7 +2,7 @@
 
     python bench/helper_cost.py [--peer FOLDER] [--steps 500]
 
-FOLDER is the package's own (…/node_modules/@mcptoolshop/backprop-trace), or the environment's BACKPROOF_PEER.
+FOLDER is the package's own (…/node_modules/@mcptoolshop/backprop-trace); it is installed into a cache where it is not given.
 Each helper writes to a file; the figure is the best of several rounds, taken in turns, less the plain step.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import nn
 
 from backproof.adapters.classic import pytorch_helper
+from peer import peer
 
 NETWORKS = {"2-2-2 sigmoid, half squared error": (2, 2, 2), "9-16-4 classifier, cross-entropy": (9, 16, 4)}
 
@@ -88,16 +88,15 @@ class Training:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", default=os.environ.get("BACKPROOF_PEER"))
+    parser.add_argument("--peer")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     torch.set_num_threads(1)
     helpers = {"plain": None, "ours": pytorch_helper.TraceDumper}
-    if options.peer:
-        helpers["peer"] = peer_dumper(options.peer)
-    else:
-        print("the peer is not installed (--peer or BACKPROOF_PEER): its column is missing")
+    folder = peer(options.peer)
+    if folder is not None:
+        helpers["peer"] = peer_dumper(folder)
     for name, sizes in NETWORKS.items():
         training = Training(sizes)
         best = dict.fromkeys(helpers, float("inf"))

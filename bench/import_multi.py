@@ -4,13 +4,12 @@
 
 The streams are recorded by our own PyTorch helper. Each command is run as a user runs it, start-up and all; the rate
 is also given without start-up (the time of a stream less that of its first line), and the memory at its highest.
-FOLDER is the package's own (…/node_modules/@mcptoolshop/backprop-trace), or the environment's BACKPROOF_PEER.
+FOLDER is the package's own (…/node_modules/@mcptoolshop/backprop-trace); it is installed into a cache where it is not given.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import torch
 
 from backproof.adapters.classic.pytorch_helper import TraceDumper
 from helper_cost import Training
+from peer import command, peer
 
 STREAMS = {"2-2-2": (2, 2, 2), "9-16-4": (9, 16, 4)}
 
@@ -52,7 +52,7 @@ class Run(NamedTuple):
     megabytes: float
 
 
-def measured(command, path):
+def measured(line, path):
     """One command with its output thrown away.
 
     A small launcher starts it: a child begins with its parent's memory, and this process holds a framework.
@@ -71,16 +71,15 @@ def least(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", default=os.environ.get("BACKPROOF_PEER"))
+    parser.add_argument("--peer")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--classifier-steps", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
     commands = {"bp": [sys.executable, "-m", "backproof", "import", "pytorch", "multi"]}
-    if options.peer:
-        commands["npm"] = ["node", f"{options.peer}/dist/bin/bp.js", "import", "pytorch", "multi"]
-    else:
-        print("the peer is not installed (--peer or BACKPROOF_PEER): its figures are missing")
+    folder = peer(options.peer)
+    if folder is not None:
+        commands["npm"] = [*command(folder), "import", "pytorch", "multi"]
     with tempfile.TemporaryDirectory() as folder:
         for name, sizes in STREAMS.items():
             steps = options.steps if name == "2-2-2" else options.classifier_steps
@@ -89,10 +88,10 @@ def main():
             with path.open("rb") as stream:
                 one.write_bytes(stream.readline())
             found = {}
-            for tool, command in commands.items():
-                measured(command, one)  # so that what is compiled once, is
-                start = least([measured(command, one) for _ in range(3)])
-                whole = least([measured(command, path) for _ in range(3 if tool == "bp" else 1)])
+            for tool, line in commands.items():
+                measured(line, one)  # so that what is compiled once, is
+                start = least([measured(line, one) for _ in range(3)])
+                whole = least([measured(line, path) for _ in range(3 if tool == "bp" else 1)])
                 found[tool] = whole, start
                 print(
                     f"{name}, {steps} steps, {path.stat().st_size / 1e6:.0f} MB: {tool} {whole.seconds:.2f} s "

@@ -1,11 +1,12 @@
-"""How fast is `bp verify multi`? Bundles of our own engine through our command and the npm package's, in turns, in one run.
+"""How fast is `bp verify multi`? Bundles through our command and the npm package's, in turns, in one run.
 
     python bench/verify_multi.py [--steps 10000] [--classifier-steps 1000] [--rounds 3] [--peer FOLDER] [--cache FOLDER]
 
-The peer (FOLDER holds its node_modules) is installed into the cache where it is missing; without node or npm its column
-is left out, and that is said. A figure is the best of the rounds: records a second of the whole command, start included,
-and the most memory that it held. `start` is one record from a cold start. Ours checks every rule and runs the engine
-again on every record; the peer does not run its engine in this mode.
+The peer (FOLDER is the package's own) is installed into the cache where it is missing; without node or npm its column
+is left out, and that is said. *Imported* bundles are what users have: steps that our PyTorch helper recorded, imported,
+bound by a digest. *Authored* ones are the engine's own, without a digest; on these the peer runs no engine, and ours
+does. A figure is the best of the rounds: records a second of the whole command, start included, and the most memory
+that it held; `less start` is the ratio of what each needs beyond its own start, which is one record from cold.
 """
 
 from __future__ import annotations
@@ -14,22 +15,20 @@ import argparse
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backproof.receipt.authoring import BUILTIN, author_step
 from backproof.receipt.authoring.builtin import dense_topology, numeric_policy
 from backproof.receipt.emission import emit
+from peer import CACHE, command, peer
 
-PACKAGE = "@mcptoolshop/backprop-trace@1.0.0"
 TOLERANCE = {"atol": 1e-8, "rtol": 1e-6}  # the widest that the peer accepts; it takes the file's word for its bounds
 GOAL = 20.0
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "backproof"
 
 
 class Cost(NamedTuple):
@@ -46,54 +45,64 @@ def main() -> int:
     parser.add_argument("--classifier-steps", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--peer", type=Path)
+    parser.add_argument("--peer")
     args = parser.parse_args()
     args.cache.mkdir(parents=True, exist_ok=True)
-    peer = peer_command(args.peer or args.cache / "peer-1.0.0")
+    folder = peer(args.peer)
+    commands = {"ours": [sys.executable, "-m", "backproof"]} | ({"peer": command(folder)} if folder else {})
+    starts = start(commands, args.rounds)
     print(
-        f"{'':34} {'records/s':>10} {'MB/s':>6} {'RSS MB':>7}    {'peer':>8} {'RSS MB':>7}   ratio  (goal {GOAL:.0f})"
+        f"{'':46} {'records/s':>9} {'MB/s':>5} {'RSS MB':>6} {'peer':>7} {'RSS MB':>6}  ratio (goal {GOAL:.0f})  less start"
     )
-    for title, steps, given in (
-        ("Mazur 2-2-2", args.steps, mazur()),
-        ("9-16-4 classifier", args.classifier_steps, classifier()),
-    ):
-        path = bundle(args.cache, title, given, steps)
-        compare(f"{title}, {steps} steps", path, steps, peer, args.rounds)
-    start(peer, args.rounds)
+    networks = (
+        ("Mazur 2-2-2", args.steps, (2, 2, 2), mazur),
+        ("9-16-4 classifier", args.classifier_steps, (9, 16, 4), classifier),
+    )
+    for title, steps, sizes, given in networks:
+        imported = made(
+            args.cache / f"imported-{steps}-{sizes[0]}.jsonl", lambda out, n=steps, s=sizes: recorded(out, s, n)
+        )
+        compare(f"{title}, imported, {steps} steps", imported, steps, commands, starts, args.rounds)
+        authored = made(
+            args.cache / f"authored-{steps}-{sizes[0]}.jsonl", lambda out, n=steps, g=given: author(out, g(), n)
+        )
+        compare(f"{title}, authored, {steps} steps", authored, steps, commands, starts, args.rounds)
     return 0
 
 
-def compare(title: str, path: Path, records: int, peer: list[str] | None, rounds: int) -> None:
+def compare(
+    title: str, path: Path, records: int, commands: dict[str, list[str]], starts: dict[str, Cost], rounds: int
+) -> None:
     """One row: our command, the peer's, and their ratio."""
-    commands = {"ours": [sys.executable, "-m", "backproof"], "peer": peer}
-    best = race(
-        {name: [*command, "verify", "multi", str(path)] for name, command in commands.items() if command}, rounds
-    )
+    best = race({name: [*command, "verify", "multi", str(path)] for name, command in commands.items()}, rounds)
     ours = best["ours"]
     size = path.stat().st_size / 1e6
-    row = f"{title:34} {records / ours.seconds:10.0f} {size / ours.seconds:6.0f} {ours.megabytes:7.0f}"
+    row = (
+        f"{f'{title}, {size:.0f} MB':46} {records / ours.seconds:9.0f} {size / ours.seconds:5.0f} {ours.megabytes:6.0f}"
+    )
     if "peer" in best:
         theirs = best["peer"]
-        row += f"    {records / theirs.seconds:8.0f} {theirs.megabytes:7.0f} {theirs.seconds / ours.seconds:6.1f} x"
-    print(row + ("" if ours.exit == 0 else f"   (exit {ours.exit})"), flush=True)
+        rest = (theirs.seconds - starts["peer"].seconds) / (ours.seconds - starts["ours"].seconds)
+        ratio = f"{theirs.seconds / ours.seconds:6.1f}            {rest:6.1f}"
+        row += f" {records / theirs.seconds:7.0f} {theirs.megabytes:6.0f} {ratio}"
+    exits = {name: cost.exit for name, cost in best.items() if cost.exit}
+    print(row + (f"   (exit codes {exits})" if exits else ""), flush=True)
 
 
-def start(peer: list[str] | None, rounds: int) -> None:
+def start(commands: dict[str, list[str]], rounds: int) -> dict[str, Cost]:
     """A cold start: one built-in receipt."""
-    commands = {"ours": [sys.executable, "-m", "backproof", "verify", "mazur"]}
-    if peer:
-        commands["peer"] = [*peer, "verify", "mazur"]
-    best = race(commands, 2 * rounds)
+    best = race({name: [*command, "verify", "mazur"] for name, command in commands.items()}, 2 * rounds)
     theirs = f", the peer {best['peer'].seconds:.2f} s" if "peer" in best else ""
-    print(f"start: bp verify mazur {best['ours'].seconds:.2f} s{theirs}")
+    print(f"start: bp verify mazur {best['ours'].seconds:.2f} s{theirs}", flush=True)
+    return best
 
 
 def race(commands: dict[str, list[str]], rounds: int) -> dict[str, Cost]:
     """Each command's best, in turns."""
     best: dict[str, Cost] = {}
     for _ in range(rounds):
-        for name, command in commands.items():
-            cost = run(command)
+        for name, line in commands.items():
+            cost = run(line)
             if name not in best or cost.seconds < best[name].seconds:
                 best[name] = cost
     return best
@@ -110,21 +119,6 @@ def run(command: list[str]) -> Cost:
     script = [sys.executable, "-I", "-S", "-c", probe, *command]
     told = subprocess.run(script, capture_output=True, text=True, check=True, env=os.environ).stdout.split()
     return Cost(time.perf_counter() - begin, int(told[1]) / 1024, int(told[0]))
-
-
-def peer_command(folder: Path) -> list[str] | None:
-    """The peer's command, installed if need be; None, and a word why, where that cannot be."""
-    if shutil.which("node") is None:
-        print("the peer is left out: there is no node")
-        return None
-    program = folder / "node_modules" / ".bin" / "bp"
-    if not program.exists():
-        npm = shutil.which("npm")
-        done = npm and subprocess.run([npm, "install", "--silent", "--prefix", str(folder), PACKAGE], check=False)
-        if not npm or (done and done.returncode) or not program.exists():
-            print("the peer is left out: npm cannot install it here")
-            return None
-    return ["node", str(program.resolve())]
 
 
 def mazur() -> dict[str, Any]:
@@ -161,14 +155,30 @@ def steps_of(given: dict[str, Any], steps: int) -> Iterator[bytes]:
         yield line
 
 
-def bundle(cache: Path, title: str, given: dict[str, Any], steps: int) -> Path:
+def author(out: Path, given: dict[str, Any], steps: int) -> None:
+    """A bundle of the engine's own."""
+    with out.open("wb") as file:
+        file.writelines(steps_of(given, steps))
+
+
+def recorded(out: Path, sizes: tuple[int, ...], steps: int) -> None:
+    """A bundle of steps that PyTorch took."""
+    from import_multi import record
+
+    sidecars = out.with_suffix(".sidecars")
+    record(sidecars, sizes, steps)
+    subprocess.run(
+        [sys.executable, "-m", "backproof", "import", "pytorch", "multi", sidecars, "--out", out], check=True
+    )
+    sidecars.unlink()
+
+
+def made(path: Path, make: Callable[[Path], None]) -> Path:
     """A bundle in the cache, made if it is not there."""
-    path = cache / f"{title.replace(' ', '-')}-{steps}.jsonl"
     if not path.exists():
         print(f"making {path}", file=sys.stderr)
         partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            file.writelines(steps_of(given, steps))
+        make(partial)
         partial.replace(path)
     return path
 
