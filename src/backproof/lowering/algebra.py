@@ -55,6 +55,9 @@ def _tensordot(a: Ref, b: Ref, dims: Any = 2, **_: Any) -> Ref:
     else:
         left, right = (tuple([given] if isinstance(given, int) else given) for given in dims)
         left, right = (tuple(axis_of(d, len(x.shape)) for d in axes) for axes, x in ((left, a), (right, b)))
+    lone = [(i, j) for i, j in zip(left, right, strict=True) if a.shape[i] != b.shape[j]]
+    if lone:  # an axis of size 1 meets one of any size: that is summed by itself
+        raise GraphError("tensordot over axes of unequal sizes is not lowered")
     return a.builder.dot_general(a, b, contract=(left, right), batch=((), ()))
 
 

@@ -195,7 +195,8 @@ def _local_response_norm(x: Ref, size: int, alpha: float = 1e-4, beta: float = 0
 
 
 def _normalize(x: Ref, p: float = 2.0, dim: int = 1, eps: float = 1e-12, **_: Any) -> Ref:
-    return COMPOSITIONS["normalize"].function(x, float(p), dim, eps)
+    size = vector_norm(x, float(p), dim, keepdim=True)
+    return moved(x / COMPOSITIONS["clamp"].function(size, eps))
 
 
 def _weight_norm(v: Ref, g: Ref, dim: int = 0) -> Ref:

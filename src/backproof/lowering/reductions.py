@@ -308,13 +308,11 @@ def _running(op: str) -> Callable[..., list[Ref]]:
         if not line.type.size:
             return [moved(x), x.builder.cast(line, to="int")]
         signed = line if op == "max" else -line
-        back = x.builder.iota(size=line.shape[axis])
+        end = line.shape[axis] - 0.5  # a whole number and a half: no rounding makes it another
 
         def last(y: Ref, a: int) -> Ref:
             turned = y.builder.argmax(y.builder.flip(y, axes=(a,)), axis=a)
-            top = y.builder.broadcast(back, shape=turned.shape, axes=(axis,))
-            far = y.builder.cast(top.constant(line.shape[axis] - 1), to="real")
-            return y.builder.cast(far - y.builder.cast(turned, to="real"), to="int")
+            return y.builder.cast(end - y.builder.cast(turned, to="real"), to="int")
 
         place = _beginnings(signed, axis, -math.inf, last)
         return [x.builder.reshape(y, shape=x.shape) for y in (_at(line, place, axis), place)]
@@ -327,7 +325,7 @@ def _diff(x: Ref, n: int = 1, dim: int = -1, prepend: Ref | None = None, append:
     parts = [part for part in (prepend, x, append) if part is not None]
     y = x.builder.concat(*parts, axis=axis) if len(parts) > 1 else x
     lead = (slice(None),) * axis
-    for _ in range(n):
+    for _ in range(min(n, y.shape[axis])):
         y = y[(*lead, slice(1, None))] - y[(*lead, slice(0, max(y.shape[axis] - 1, 0)))]
     return moved(y)
 

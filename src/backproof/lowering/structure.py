@@ -152,7 +152,10 @@ def _select(x: Ref, dim: int, index: int) -> Ref:
     return x[(slice(None),) * axis_of(dim, len(x.shape)) + (index,)]
 
 
-def _narrow(x: Ref, dim: int, start: int, length: int) -> Ref:
+def _narrow(x: Ref, dim: int, start: Any, length: int) -> Ref:
+    if isinstance(start, Ref):
+        raise GraphError("narrow from a place that is data is not lowered")
+    start = start if start >= 0 else start + x.shape[axis_of(dim, len(x.shape))]
     return _along(x, axis_of(dim, len(x.shape)), start, start + length)
 
 

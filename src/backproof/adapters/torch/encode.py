@@ -66,4 +66,6 @@ def stored(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], memoryview]:
     if not flat.numel():
         return code, tuple(tensor.shape), memoryview(b"")
     raw = flat.view(torch.int16) if flat.dtype is torch.bfloat16 else flat
-    return code, tuple(tensor.shape), raw.reshape(-1).view(torch.uint8).numpy().data
+    # The stride of an axis of one element says nothing, but would keep it from being seen as bytes.
+    line = raw.as_strided((raw.numel(),), (1,))
+    return code, tuple(tensor.shape), line.view(torch.uint8).numpy().data
