@@ -95,7 +95,8 @@ def _state(before: Step, left: Tensors, after: Step, found: Tensors) -> Iterator
             for what in keys:
                 old, new = f"u{last[0]}:after:{what}:{name}", f"u{first[0]}:before:{what}:{name}"
                 if old in left:
-                    yield _link(name, what, left[old], found.get(new))
+                    now = found[new] if new in found else None  # noqa: SIM401 # a file of tensors refuses what it does not have
+                    yield _link(name, what, left[old], now)
 
 
 def _numbered(step: Step, which: int, place: int) -> tuple[int, Update] | None:

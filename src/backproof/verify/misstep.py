@@ -39,6 +39,9 @@ class Updating(Protocol):
 
 def cause_of(subject: Subject, update: Updating, group: Mapping[str, Any]) -> str:
     """A sentence; empty where no known mistake explains it."""
+    shared = _shared(subject, update)
+    if shared:
+        return f"state is shared with {shared}"
     right = value(subject)
     near: list[tuple[float, str]] = []
     for says, changed in _all(subject, update, group):
@@ -134,24 +137,24 @@ def _others(subject: Subject, update: Updating, group: Mapping[str, Any]) -> Ite
             tried += 1
             yield f"another parameter's gradient, that of {name}, was applied", subject.having(gradient=other.gradient)
             yield f"another parameter's state, that of {name}, was used", subject.having(state=other.state)
-            after = {key: np.asarray(x, dtype=np.float64) for key, x in other.claimed.items() if key in subject.state}
-            if after.keys() == subject.state.keys() and after:
-                yield f"state is shared with {name}", subject.having(state=after)
-                between = _between(subject, other)
-                if between is not None:
-                    yield f"state is shared with {name}", between
 
 
-def _between(subject: Subject, other: Subject) -> Subject | None:
-    """Two parameters with one state: what it was after the other's step and before this one's; and the count with it."""
-    if any(not np.array_equal(subject.claimed[key], other.claimed[key]) for key in subject.state):
-        return None
-    found = value_of_step(other.optimizer, other.gradient, other.parameter, subject.state, other.hyper, subject.count)
-    state = {
-        key: np.asarray(found[key], dtype=subject.storage if subject.storage != "bfloat16" else "float64")
-        for key in subject.state
-    }
-    return subject.having(state={key: x.astype(np.float64) for key, x in state.items()}, count=subject.count + 1)
+def _shared(subject: Subject, update: Updating) -> str:
+    """Another parameter that was left with the very same state."""
+    own = {key: x for key, x in subject.claimed.items() if key in subject.state and np.size(x) > 1}
+    if not any(np.any(x) for x in own.values()):
+        return ""
+    for group in update.update.groups:
+        for name in group["params"]:
+            if name == subject.name or update.update.grads.get(name) is None:
+                continue
+            try:
+                claimed = update.subject(group, name).claimed
+            except BackproofError:
+                continue
+            if all(np.array_equal(x, claimed.get(key)) for key, x in own.items()):
+                return str(name)
+    return ""
 
 
 def _simulated(subject: Subject) -> Iterator[tuple[str, Any]]:

@@ -84,6 +84,7 @@ def _rates(config: Mapping[str, Any], at: Moment) -> Iterator[Rate]:
 
 
 def _hypotheses(config: Mapping[str, Any], at: Moment) -> Iterator[tuple[str, Mapping[str, Any], Moment]]:
+    yield from _members(config, at)
     for by, says in ((-1, "one step late"), (1, "one step early")):
         yield f"the rate is {says}", config, replace(at, k=at.k + by, first=False)
     for by in (-1, 1):
@@ -95,17 +96,17 @@ def _hypotheses(config: Mapping[str, Any], at: Moment) -> Iterator[tuple[str, Ma
             yield f"the warm-up is off by one: {by:+d}", {**config, "lambdas": moved}, at
         if "total_iters" in config:
             yield f"the warm-up is off by one: {by:+d}", {**config, "total_iters": config["total_iters"] + by}, at
-        if "_milestones" in config:
-            moved = [milestone + by for milestone in config["_milestones"]]
-            yield "the wrong member of the sequence: it changes one step off", {**config, "_milestones": moved}, at
-    yield from _members(config, at)
     for index in range(len(config.get("base_lrs", ()))):
         if index != at.index:
             yield f"the rate is group {index}'s", config, replace(at, index=index)
 
 
 def _members(config: Mapping[str, Any], at: Moment) -> Iterator[tuple[str, Mapping[str, Any], Moment]]:
-    """Of a sequence: another member's rate, at its own step or at that of the sequence."""
+    """Of a sequence: it changes at another step; or another member's rate, at its own step or at that of the sequence."""
+    for by in (-1, 1):
+        if "_milestones" in config:
+            moved = [milestone + by for milestone in config["_milestones"]]
+            yield "the wrong member of the sequence: it changes one step off", {**config, "_milestones": moved}, at
     for number, member in enumerate(config.get("_schedulers", ())):
         for k in {at.k, *(at.k - milestone for milestone in config.get("_milestones", ()))}:
             if k >= 0:

@@ -110,7 +110,7 @@ class _Update:
             name,
             optimizer,
             hyper,
-            int(after[STEP]) if STEP in after else 2 if held else 1,
+            int(held[STEP]) + 1 if STEP in held else 1 if STEP in after or not held else 2,
             self.gradient(name),
             old.astype(np.float64),
             {key: np.asarray(value, dtype=np.float64) for key, value in state.items() if key in fields},
@@ -139,23 +139,28 @@ class _Update:
 
     def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result]:
         subject = self.subject(group, name)
-        held, rows = self.held(name), f"i{self.update.grads[name]}"
-        if STEP in held and int(held[STEP]) + 1 != subject.count:
-            because = f"the step count goes from {int(held[STEP])} to {subject.count}"
-            yield _exactly(name, STEP, because, holds=False, numbers=(subject.count, int(held[STEP]) + 1))
-            subject = subject.having(count=int(held[STEP]) + 1)
+        rows = f"i{self.update.grads[name]}"
+        results = list(self._count(subject))
         if self.named.record == "sparse_adam" and rows in self.tensors:
             subject, others = _rows(subject, np.unique(self.tensors[rows][0]))
-            yield _exactly(name, "other rows", "rows changed that the gradient does not have", holds=others)
-        results = list(_compared(subject, subject.derived()))
-        wrong = [result for result in results if result.verdict == "broken"]
+            results.append(_exactly(name, "other rows", "rows changed that the gradient does not have", holds=others))
+        results.extend(_compared(subject, subject.derived()))
         cause = ""
-        if wrong and self.looked_for < MOST_NAMED:
+        if any(result.verdict == "broken" for result in results) and self.looked_for < MOST_NAMED:
             from backproof.verify.misstep import cause_of
 
             self.looked_for += 1
             cause = cause_of(subject, self, group)
         yield from (replace(result, cause=cause) if result.verdict == "broken" else result for result in results)
+
+    def _count(self, subject: Subject) -> Iterator[Result]:
+        """The count of a rule's steps goes up by one."""
+        key = f"u{self.number}:after:{STEP}:{subject.name}"
+        if key in self.tensors:
+            after = int(self.tensors[key])
+            because = f"the step count goes from {subject.count - 1} to {after}"
+            holds, numbers = after == subject.count, (after, subject.count)
+            yield _exactly(subject.name, STEP, because, holds=holds, numbers=numbers)
 
 
 def _exactly(name: str, what: str, because: str, *, holds: bool, numbers: Any = (0.0, 0.0)) -> Result:

@@ -286,10 +286,12 @@ class Handling:
             self.settle()
             ids = {id(each) for each in grads}
             over = [name for name, parameter in self.parameters if id(parameter.grad) in ids]
-            scale = _scaler_scale()
-            result = func(*args, **kwargs)
-            given = {"scale": scale, "inverse": float(inverse), "found_inf": float(found_inf)}
-            self.add("unscale", f"{UNSCALE} at {_line()}", self.look(), over=over, **given)
+            given = {"scale": _scaler_scale(), "inverse": float(inverse)}
+        result = self._writing(func, args, kwargs, (found_inf,))
+        self._dirty.update(over)  # it does not count as a change in place
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
+            given["found_inf"] = float(found_inf)
+        self.add("unscale", f"{UNSCALE} at {_line()}", self.look(), over=over, **given)
         return result
 
     def _next_scale(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -297,9 +299,19 @@ class Handling:
         with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
             self.settle()
             given = {"scale": float(scale), "tracker": int(tracker), "found_inf": float(found_inf)}
-            factors = {"growth": growth, "backoff": backoff, "interval": interval}
-            result = func(*args, **kwargs)
-            self.add("loss_scale", "", {}, **given, **factors, new_scale=float(scale), new_tracker=int(tracker))
+        result = self._writing(func, args, kwargs, (scale, tracker))
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
+            after = {"new_scale": float(scale), "new_tracker": int(tracker)}
+        self.add("loss_scale", "", {}, **given, **after, growth=growth, backoff=backoff, interval=interval)
+        return result
+
+    def _writing(self, func: Callable[..., Any], args: Any, kwargs: Any, written: tuple[torch.Tensor, ...]) -> Any:
+        """A call that writes into these tensors, whose numbers before are kept; afterwards they come from nowhere."""
+        for tensor in written:
+            self.observer.values.keep(tensor)
+        result = func(*args, **kwargs)
+        for tensor in written:
+            self.observer.values.made(tensor, "source")
         return result
 
 

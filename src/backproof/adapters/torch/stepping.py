@@ -55,6 +55,7 @@ class Stepping:
             **self.more,
             "intended": list(self.intended),
             "rates": self.schedules.rates,
+            "idle": [],
             "wrapped_calls": 0,
             "inner_calls": 0,
         }
@@ -65,6 +66,8 @@ class Stepping:
         for name, module in self.model.named_modules():
             stack.callback(module.register_forward_pre_hook(partial(_enter, observer, name)).remove)
             stack.callback(module.register_forward_hook(partial(_leave, observer), always_call=True).remove)
+            if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 # what all of them are
+                stack.callback(module.register_forward_pre_hook(partial(_idle, observer, name)).remove)
         for which, optimizer in enumerate(self.optimizers):
             stack.callback(optimizer.register_step_pre_hook(partial(_before, observer, which)).remove)
             stack.callback(optimizer.register_step_post_hook(partial(_after, observer)).remove)
@@ -176,6 +179,12 @@ def _leave_mode(observer: Observer) -> None:
 
 def _enter(observer: Observer, name: str, *_: Any) -> None:
     observer.place.append(name)
+
+
+def _idle(observer: Observer, name: str, module: torch.nn.Module, *_: Any) -> None:
+    """A dropout that does nothing."""
+    if not module.training and torch.is_grad_enabled():
+        observer.facts["idle"].append(name)
 
 
 def _leave(observer: Observer, *_: Any) -> None:

@@ -67,10 +67,13 @@ def _inactive_in_train(seen: Seen) -> Iterator[str]:
     step = seen.subject.step
     if not step.updates:
         return
-    off = [call for call in step.calls if (found := _dropout(call)) and not found[1] and found[0] > 0 and call.grad]
+    off = [
+        call.place for call in step.calls if (found := _dropout(call)) and not found[1] and found[0] > 0 and call.grad
+    ]
+    off = list(dict.fromkeys([*step.facts.get("idle", ()), *off]))
     if off:
-        mode = "in eval mode" if not step.facts.get("training", True) else "in training mode"
-        yield f"{len(off)} dropouts, the first in {off[0].place or 'the model'}, do nothing in a step that updates; the model is {mode}"
+        mode = "in training mode" if step.facts.get("training", True) else "in eval mode"
+        yield f"{_listed(off)}: dropout does nothing in a step that updates; the model is {mode}"
 
 
 def _padding_counted(seen: Seen) -> Iterator[str]:
