@@ -12,6 +12,7 @@ from backproof.trace.manifest import Manifest
 from backproof.trace.store import Trace, open_trace
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.judge import Judge
+from backproof.verify.traces.local import Locals
 from backproof.verify.traces.network import Network, network_of
 from backproof.verify.traces.outcome import Comparison, Finding, StepOutcome
 from backproof.verify.traces.pairs import grouped, pair, told_differently
@@ -49,7 +50,7 @@ def compare(
 def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress: Progress | None = None) -> Comparison:
     """Compare two traces, step by step."""
     options = options or Options()
-    told = _told(a, b, options)
+    told = told_of(a, b, options)
     seen = {place.probe for trace in (a, b) for step in trace.steps.values() for place in step.keys.values()}
     network = network_of((options.layers, a.manifest, b.manifest), options.order, seen)
     _known(options.order, seen)
@@ -77,7 +78,7 @@ def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress:
     return found
 
 
-def _told(a: Trace, b: Trace, options: Options) -> tuple[Manifest, Manifest]:
+def told_of(a: Trace, b: Trace, options: Options) -> tuple[Manifest, Manifest]:
     """What is told of each side: by the user, else by itself, else by the other."""
 
     def of(own: Manifest, other: Manifest) -> Manifest:
@@ -134,7 +135,7 @@ def _step(
     a, b = sides
     paired = pair(a, b, options.allow_missing, tick)
     gaps = {**paired.gaps, **_updates(a, b, paired.gaps)}
-    walked = _walk(network, sides, earlier, first) if told else None
+    walked = _walk(network, sides, earlier, first, told) if options.derive else None
     outcome = Judge(network, a, b, gaps, walked).run(first)
     unfit = {finding.place for finding in paired.findings if finding.kind in ("nonfinite", "shape", "layout", "dtype")}
     kept = [one for one in outcome.findings if one.place not in unfit or one.kind == "bug"]
@@ -149,8 +150,9 @@ def _step(
     return outcome
 
 
-def _walk(network: Network, sides: list[Side], earlier: list[Side | None], first: bool) -> Walked:
-    walked = Walk(network, sides).run()
+def _walk(network: Network, sides: list[Side], earlier: list[Side | None], first: bool, told: bool) -> Walked:
+    """Each side by itself: its layers, where any is told; what becomes of gradients and parameters in any case."""
+    walked = Walk(network, sides).run() if told else Walked(tuple(Locals(side) for side in sides))
     for local, before in zip(walked.locals, earlier, strict=True):
         check_chain(local, before)
         check_scaling(local)
