@@ -183,6 +183,38 @@ def _type(x: Array) -> Type:
 
 def loss_gradient(side: Side, probe: Probe, sample: int | None) -> tuple[Bound, str] | str:
     """∂L/∂ what the loss reads, L being the sum of each sample's own loss; and what was assumed for it."""
+    made = loss_layer(side, probe, sample)
+    if isinstance(made, str):
+        return made
+    layer, remark = made
+    each = layer.values[0].shape[0] if probe.hyper.get("reduction", "mean") == "mean" else 1
+    found = layer.back(Bound(np.full(layer.values[layer.region.out].shape, float(each))))[0]
+    return (found, remark) if found is not None else "the loss does not depend on what it reads"
+
+
+def batch_loss(side: Side, probe: Probe, samples: Sequence[int | None]) -> tuple[Bound, Bound] | str:
+    """The mean of each sample's own loss, and the sum."""
+    total: Bound | None = None
+    for sample in samples:
+        made = loss_layer(side, probe, sample)
+        if isinstance(made, str):
+            return made
+        layer = made[0]
+        value = layer.values[layer.region.out]
+        if value.shape != ():
+            return "the loss is not taken together by its kind"
+        total = value if total is None else layer.domain.add(total, value)
+    if total is None:
+        return "no sample was recorded"
+    count = len(samples) if samples != (None,) else layer.values[0].shape[0]
+    size = Bound(np.asarray(float(count)))
+    if samples == (None,) and probe.hyper.get("reduction", "mean") == "mean":
+        return total, layer.domain.mul(total, size)
+    return layer.domain.div(total, size), total
+
+
+def loss_layer(side: Side, probe: Probe, sample: int | None) -> tuple[Layer, str] | str:
+    """The loss at the numbers that one side recorded, and what was assumed for it."""
     remark = ""
     if probe.kind not in LOSSES:
         return "the loss is not told" if not probe.kind else f"{probe.kind!r} is not a kind of loss that is known here"
@@ -212,10 +244,7 @@ def loss_gradient(side: Side, probe: Probe, sample: int | None) -> tuple[Bound, 
         values = list(evaluate(made.graph, D, [logits, target]))
     except BackproofError as error:
         return f"{probe.kind} is not derived: {error}"
-    layer = Layer(probe, made, values, (x,), D)
-    each = logits.shape[0] if probe.hyper.get("reduction", "mean") == "mean" else 1
-    found = layer.back(Bound(np.full(values[made.out].shape, float(each))))[0]
-    return (found, remark) if found is not None else "the loss does not depend on what it reads"
+    return Layer(probe, made, values, (x,), D), remark
 
 
 def _classes(target: Array, logits: Array) -> bool:

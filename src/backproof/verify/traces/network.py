@@ -127,6 +127,8 @@ class Origins:
 def _forward(origins: Origins, place: Place) -> Iterator[Place]:
     for parent in origins.network.parents(place.probe):
         yield Place(parent, "fwd", sample=place.sample)
+        if place.sample is None:  # of the whole batch, as a mean loss is, where the samples were recorded one by one
+            yield from (one for one in origins.there.get(parent, ()) if one.phase == "fwd")
     yield from origins.parameters(place.probe, "w_before")
 
 

@@ -16,13 +16,13 @@ from backproof.engine.bounded import Bound
 from backproof.numerics import FORMATS
 from backproof.trace.event import Place
 from backproof.trace.manifest import Probe
-from backproof.trace.phases import LOSS
+from backproof.trace.phases import INPUT, LOSS
 from backproof.verify.equation import Total
 from backproof.verify.origin import Origin
 from backproof.verify.traces.decisions import Turn, routed, turns
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.layers import DECISIONS
-from backproof.verify.traces.local import Layer, Locals, judge, layer_of, loss_gradient
+from backproof.verify.traces.local import Layer, Locals, batch_loss, judge, layer_of, loss_gradient
 from backproof.verify.traces.network import Network
 from backproof.verify.traces.side import Side
 
@@ -80,8 +80,12 @@ class Walk:
         for probe in reversed(self.network.probes):
             if probe.name == LOSS:
                 self._loss(probe)
+                self._batch_loss(probe)
             else:
                 self._layer(probe)
+        for sample in self.units:  # the network's input is no probe of it, and has a gradient all the same
+            for i in range(len(self.sides)):
+                self._gradient(i, (INPUT, sample))
         return self.walked
 
     # ── the loss ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,6 +106,24 @@ class Walk:
                     self._open[i][unit] = f"the loss: {found}"
                 else:
                     self._give(i, unit, LOSS, _Part(found[0], ()))
+
+    def _batch_loss(self, probe: Probe) -> None:
+        """The loss of the batch, where all of it was recorded: a mean, or else a sum, whichever the program takes."""
+        place = Place(LOSS, "fwd")
+        for i, side in enumerate(self.sides):
+            told, local = side.probes.get(probe.name, probe), self.walked.locals[i]
+            if not side.has(place):
+                continue
+            if self.units != (None,) and len(self.units) != side.told.batch:
+                local.unchecked[place] = "it is of the whole batch, and not every sample was recorded"
+                continue
+            found = batch_loss(side, told, self.units) if told.parents else "what the loss reads is not told"
+            if isinstance(found, str):
+                local.unchecked[place] = found
+                continue
+            mean, total = found
+            summed = side.tensor(place).shape == () and judge(side, place, total, LOSS).verdict != "broken"
+            local.judge(place, total if summed else mean, LOSS)
 
     def _give(self, i: int, unit: Unit, child: str, part: _Part) -> None:
         self._given[i].setdefault(unit, {})[child] = part
