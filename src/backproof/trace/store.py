@@ -24,6 +24,7 @@ from backproof.trace.safetensors import Tensors
 Array = np.ndarray[Any, Any]
 STEP = re.compile(r"step([0-9]{1,9})(\.safetensors)?")
 LONGEST_HEADER = 1 << 20
+MAPPED = 1 << 20  # bytes from which on a file is mapped and not read
 NUMBERS = "fiub"  # the kinds of NumPy that are read: no objects, no text, no records
 
 
@@ -145,6 +146,8 @@ def read_npy(path: Path) -> Array:
         with path.open("rb") as file:
             dtype, shape, order = _header(file)
             start, end = file.tell(), file.seek(0, 2)
+            file.seek(start)
+            small = file.read() if end - start < MAPPED else None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
@@ -157,8 +160,8 @@ def read_npy(path: Path) -> Array:
         raise InputError(
             f"{path}: {wrong}: {list(shape)} of {dtype} takes {size} bytes, and {end - start} follow the header"
         )
-    if size == 0:
-        return np.empty(shape, dtype=dtype)
+    if small is not None:
+        return np.frombuffer(small, dtype=dtype).reshape(shape, order=order)
     return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape, order=order)
 
 

@@ -27,6 +27,8 @@ LINEAR_GAIN = 4.0
 """The same of scalings and updates, which do not amplify."""
 TOUCHED = 1e-3
 """A flip reaches all gradients behind a decision; one a thousand times less than another is not reached."""
+BIAS = "bias"
+"""A flip moves a gradient from one place to another, so that a sum over places may stay what it was."""
 GIVEN = ("w_before", "opt_before")
 
 
@@ -313,7 +315,7 @@ class Judge:
             if kind not in DECISIONS and (told and kind):
                 continue
             behind = {place for place in sums if place.probe in self.network.above[probe.name] - {probe.name}}
-            if behind and behind <= touched:
+            if behind and {place for place in behind if place.parameter != BIAS} <= touched:
                 covered |= behind
         return places & covered
 

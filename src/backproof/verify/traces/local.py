@@ -181,15 +181,25 @@ def _type(x: Array) -> Type:
     return Type(kind, tuple(int(n) for n in x.shape))  # type: ignore[arg-type] # a kind, by the table
 
 
-def loss_gradient(side: Side, probe: Probe, sample: int | None) -> tuple[Bound, str] | str:
-    """∂L/∂ what the loss reads, L being the sum of each sample's own loss; and what was assumed for it."""
+@dataclass(frozen=True)
+class Loss:
+    """The loss of one side, derived: its value as the program states it, and the gradient of the sum of each sample's own loss."""
+
+    value: Bound
+    gradient: Bound
+    remark: str
+    """What was assumed for it."""
+
+
+def loss_of(side: Side, probe: Probe, sample: int | None) -> Loss | str:
+    """The loss, or why it cannot be derived."""
     made = loss_layer(side, probe, sample)
     if isinstance(made, str):
         return made
     layer, remark = made
     each = layer.values[0].shape[0] if probe.hyper.get("reduction", "mean") == "mean" else 1
     found = layer.back(Bound(np.full(layer.values[layer.region.out].shape, float(each))))[0]
-    return (found, remark) if found is not None else "the loss does not depend on what it reads"
+    return Loss(layer.values[layer.region.out], found, remark) if found is not None else "the loss is a constant"
 
 
 def batch_loss(side: Side, probe: Probe, samples: Sequence[int | None]) -> tuple[Bound, Bound] | str:

@@ -35,7 +35,9 @@ class Network:
         """probe → who reads it, and leads to the loss."""
         found: dict[str, list[str]] = {}
         towards: set[str] = set()
-        ends = LOSS if LOSS in self.by_name else None
+        ends = (
+            LOSS if self.parents(LOSS) else None
+        )  # where the loss is not told, whatever nobody reads is taken to lead there
         for probe in reversed(self.probes):
             if probe.name == ends or (ends is None and probe.name not in found) or probe.name in towards:
                 towards.update(probe.parents)

@@ -43,7 +43,7 @@ def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None]) -> Pa
         tick()
         lacking = [side for side in (a, b) if not side.has(place)]
         if lacking:
-            if not _in_parts(lacking[0], place):
+            if not _in_parts(lacking[0], place) and not _part_of_a_number(lacking[0], place):
                 known = allowed_by(allow, place)
                 says = f"{place} was not recorded by {lacking[0].name}"
                 found.findings.append(Finding("missing", step, place, lacking[0].name, says, allowed=known))
@@ -61,6 +61,12 @@ def _in_parts(side: Side, place: Place) -> bool:
     return place.sample is None and any(
         one.column == place.column and one.sample is not None for one in side.places if one.probe == place.probe
     )
+
+
+def _part_of_a_number(side: Side, place: Place) -> bool:
+    """Whether the whole batch has one number for what the other side has for each sample, as a mean loss."""
+    whole = Place(place.probe, place.phase, place.parameter)
+    return place.sample is not None and whole in side.places and not side.step.raw(whole).shape
 
 
 def _whole_is_in_parts(a: Side, b: Side, place: Place) -> bool:

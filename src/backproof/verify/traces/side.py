@@ -46,7 +46,10 @@ class Side:
         if place in self.places:
             return place
         whole = Place(place.probe, place.phase, place.parameter)
-        return whole if place.sample is not None and whole in self.places else None
+        if place.sample is None or whole not in self.places:
+            return None
+        shape = self.step.raw(whole).shape
+        return whole if shape and shape[0] == self.told.batch and place.sample < shape[0] else None
 
     def has(self, place: Place) -> bool:
         """Whether its numbers are at hand."""

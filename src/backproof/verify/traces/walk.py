@@ -22,7 +22,7 @@ from backproof.verify.origin import Origin
 from backproof.verify.traces.decisions import Turn, routed, turns
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.layers import DECISIONS
-from backproof.verify.traces.local import Layer, Locals, batch_loss, judge, layer_of, loss_gradient
+from backproof.verify.traces.local import Layer, Locals, Loss, batch_loss, judge, layer_of, loss_of
 from backproof.verify.traces.network import Network
 from backproof.verify.traces.side import Side
 
@@ -94,18 +94,28 @@ class Walk:
         for i, side in enumerate(self.sides):
             told = side.probes.get(probe.name, probe)
             for sample in self.units:
-                place, unit = Place(LOSS, "lossgrad", sample=sample), (told.parents[0] if told.parents else "", sample)
-                found = loss_gradient(side, told, sample) if told.parents else "what the loss reads is not told"
-                if side.has(place):
-                    if isinstance(found, str):
-                        self.walked.locals[i].unchecked[place] = found
-                    else:
-                        self.walked.locals[i].judge(place, found[0], LOSS, found[1])
-                    self._give(i, unit, LOSS, _Part(Bound(side.tensor(place).astype(np.float64)), ()))
-                elif isinstance(found, str):
-                    self._open[i][unit] = f"the loss: {found}"
-                else:
-                    self._give(i, unit, LOSS, _Part(found[0], ()))
+                found = loss_of(side, told, sample) if told.parents else "what the loss reads is not told"
+                self._one_loss(i, told, sample, found)
+
+    def _one_loss(self, i: int, probe: Probe, sample: int | None, found: Loss | str) -> None:
+        side, local = self.sides[i], self.walked.locals[i]
+        value, gradient = Place(LOSS, "fwd", sample=sample), Place(LOSS, "lossgrad", sample=sample)
+        unit = (probe.parents[0] if probe.parents else "", sample)
+        for place in (value, gradient):
+            if side.has(place) and isinstance(found, str) and (place is gradient or sample is not None):
+                local.unchecked[place] = found
+        if sample is not None and side.has(value) and not isinstance(found, str):
+            shape = side.tensor(value).shape
+            if np.size(found.value.value) == np.prod(shape):
+                local.judge(value, _reshaped(found.value, shape), LOSS, found.remark)
+        if side.has(gradient):
+            if not isinstance(found, str):
+                local.judge(gradient, found.gradient, LOSS, found.remark)
+            self._give(i, unit, LOSS, _Part(Bound(side.tensor(gradient).astype(np.float64)), ()))
+        elif isinstance(found, str):
+            self._open[i][unit] = f"the loss: {found}"
+        else:
+            self._give(i, unit, LOSS, _Part(found.gradient, ()))
 
     def _batch_loss(self, probe: Probe) -> None:
         """The loss of the batch, where all of it was recorded: a mean, or else a sum, whichever the program takes."""
@@ -360,3 +370,7 @@ def _add(back: _Back | None, total: dict[str, Total]) -> None:
         part = back.parts[leaf]
         if part is not None:
             total.setdefault(name, Total()).add(part, back.layer.origin(leaf, back.seed))
+
+
+def _reshaped(x: Bound, shape: tuple[int, ...]) -> Bound:
+    return Bound(*(None if one is None else np.reshape(one, shape) for one in (x.value, x.certain, x.likely)))
