@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,12 @@ def folders(run: str | Path) -> list[str]:
     if not whole:
         raise InputError(f"{run}: no recorded step in this folder")
     return whole
+
+
+def rank_folders(run: str | Path) -> list[str]:
+    """Of a data-parallel run the folders of its ranks, `rank0`, `rank1` …, in order; none of any other run."""
+    ranks = sorted(int(name[4:]) for name in Place(str(run)).names() if name.startswith("rank") and name[4:].isdecimal())
+    return [f"{str(run).rstrip('/')}/rank{rank}" for rank in ranks]
 
 
 def unfinished(run: str | Path) -> list[str]:
@@ -77,7 +84,9 @@ class StepTensors(Mapping[str, np.ndarray[Any, Any]]):
         self.run, self.step = run, step
         self.own = Tensors(run.child(step, TENSORS))
         shared = run.child(step, SHARED)
-        self.shared: dict[str, tuple[str, str, str]] = _shared(shared) if shared.exists() else {}
+        self.shared: dict[str, tuple[str, str, str, tuple[int, ...] | None]] = (
+            _shared(shared) if shared.exists() else {}
+        )
         self._others: dict[str, Tensors] = {step: self.own}
         self._known: set[str] = set()
         self.changed: dict[str, str] = {}
@@ -97,15 +106,15 @@ class StepTensors(Mapping[str, np.ndarray[Any, Any]]):
         """The format in which a tensor is stored."""
         if name in self.own or name not in self.shared:
             return self.own.dtype(name)
-        step, at, _ = self.shared[name]
+        step, at, *_ = self.shared[name]
         return self._file(step).dtype(at)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, without reading it."""
         if name in self.own or name not in self.shared:
             return self.own.shape(name)
-        step, at, _ = self.shared[name]
-        return self._file(step).shape(at)
+        step, at, _, shape = self.shared[name]
+        return self._file(step).shape(at) if shape is None else shape
 
     def raw(self, name: str) -> memoryview:
         """A tensor's bytes."""
@@ -114,7 +123,15 @@ class StepTensors(Mapping[str, np.ndarray[Any, Any]]):
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         home, at = self._home(name)
-        return home[at]
+        found = home[at]
+        shape = self.shape(name)
+        if found.shape != shape:
+            if found.size != math.prod(shape):
+                raise InputError(
+                    f"{self.run}: {name} is said to be {at} in the shape {list(shape)}, which has {found.size} numbers"
+                )
+            found = found.reshape(shape)
+        return found
 
     def _file(self, step: str) -> Tensors:
         if step not in self._others:
@@ -125,7 +142,7 @@ class StepTensors(Mapping[str, np.ndarray[Any, Any]]):
         """The file that a tensor is in, and its name there."""
         if name in self.own or name not in self.shared:
             return self.own, name
-        step, at, digest = self.shared[name]
+        step, at, digest, _ = self.shared[name]
         home = self._file(step)
         if step != self.step and name not in self._known:
             found = hashlib.sha256(home.raw(at)).hexdigest()
@@ -135,15 +152,18 @@ class StepTensors(Mapping[str, np.ndarray[Any, Any]]):
         return home, at
 
 
-def _shared(place: Place) -> dict[str, tuple[str, str, str]]:
+def _shared(place: Place) -> dict[str, tuple[str, str, str, tuple[int, ...] | None]]:
     data = _json(place)
-    good = isinstance(data, dict) and all(
-        isinstance(entry, list)
-        and len(entry) == 3
-        and all(isinstance(item, str) for item in entry)
-        and _is_step(entry[0])
-        for entry in data.values()
-    )
-    if not good:
-        raise InputError(f"{place}: is not a table of name: [step, name, sha256]")
-    return {name: (entry[0], entry[1], entry[2]) for name, entry in data.items()}
+    if not isinstance(data, dict) or not all(_is_home(entry) for entry in data.values()):
+        raise InputError(f"{place}: is not a table of name: [step, name, sha256] or [step, name, sha256, shape]")
+    return {
+        name: (entry[0], entry[1], entry[2], tuple(entry[3]) if len(entry) == 4 else None)
+        for name, entry in data.items()
+    }
+
+
+def _is_home(entry: Any) -> bool:
+    if not isinstance(entry, list) or len(entry) not in (3, 4) or not all(isinstance(item, str) for item in entry[:3]):
+        return False
+    shape = entry[3] if len(entry) == 4 else []
+    return _is_step(entry[0]) and isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)

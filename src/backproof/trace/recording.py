@@ -46,7 +46,7 @@ class Writer:
     def _split(self, step: str, tensors: Mapping[str, Stored], lasting: Collection[str]) -> tuple[Any, Any, Any]:
         """What is new; where the rest is; and what the next step may refer to."""
         own: dict[str, Stored] = {}
-        shared: dict[str, tuple[str, str, str]] = {}
+        shared: dict[str, tuple[Any, ...]] = {}
         known: dict[tuple[str, tuple[int, ...], str], tuple[str, str]] = {}
         alias: dict[Any, str] = {}
         for name, stored in tensors.items():
@@ -63,7 +63,7 @@ class Writer:
                     continue
             memory = _memory(stored)
             if memory in alias:
-                shared[name] = (step, alias[memory], "")
+                shared[name] = (step, alias[memory], "", shape)
                 continue
             alias[memory] = name
             own[name] = stored
@@ -71,8 +71,8 @@ class Writer:
 
 
 def _memory(stored: Stored) -> tuple[Any, ...]:
-    """What tells that two tensors are the same numbers in the same memory."""
+    """What tells that two tensors are the same numbers in the same memory, in whatever shape."""
     import numpy as np
 
-    dtype, shape, data = stored
-    return dtype, shape, np.frombuffer(data, dtype=np.uint8).ctypes.data
+    dtype, _, data = stored
+    return dtype, len(data), np.frombuffer(data, dtype=np.uint8).ctypes.data

@@ -58,7 +58,7 @@ def test_what_did_not_change_is_written_once(honest):
     assert frozen not in last.tensors.own
     assert last.tensors.shared[frozen][0] == "step000000"  # three steps before
     assert np.array_equal(last.tensors[frozen], first.tensors[there])
-    assert {step for step, _, _ in last.tensors.shared.values()} <= {"step000000", "step000002", "step000003"}
+    assert {step for step, *_ in last.tensors.shared.values()} <= {"step000000", "step000002", "step000003"}
 
 
 def test_a_change_in_what_another_step_refers_to_is_found(run, capsys):
