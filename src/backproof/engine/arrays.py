@@ -327,11 +327,13 @@ class NumPyKernels(Kernels):
         if condition.size < _MUCH or a.dtype != b.dtype or a.dtype.itemsize not in (4, 8) or a.dtype.hasobject:
             return np.where(condition, a, b)
         bits = np.dtype(f"i{a.dtype.itemsize}")
-        chosen = np.negative(condition.view(np.int8)).astype(bits)  # all ones, or none
-        if not any(b.strides) and b.size and not b.view(bits).any():
-            return np.bitwise_and(chosen, a.view(bits)).view(a.dtype)
-        other = b.view(bits)
-        return (((a.view(bits) ^ other) & chosen) ^ other).view(a.dtype)
+        mask = np.negative(condition.view(np.int8))  # all ones, or none; widened on the way, without a copy
+        one, other = a.view(bits), b.view(bits)
+        if not any(b.strides) and b.size and not other.any():
+            return np.bitwise_and(one, mask).view(a.dtype)
+        apart = np.bitwise_xor(one, other)
+        found = np.bitwise_and(apart, mask, out=apart if apart.shape == mask.shape else None)
+        return np.bitwise_xor(found, other, out=found).view(a.dtype)
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         return np.asarray(np.take(x, index, axis=axis), dtype=x.dtype)

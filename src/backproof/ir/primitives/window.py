@@ -222,8 +222,8 @@ def _pool_argmax(K: Any, x: Value, window: Shape, stride: Shape, padding: Pairs,
     for axis, given in along[::-1]:
         (x, *values), (places, *others) = _taps(K, x, axis, *given), _taps(K, places, axis, *given)
         for value, place in zip(values, others, strict=True):
-            better = K.cast(K.exceeds(value, x), "int")
-            x, places = K.maximum(value, x), places + better * (place - places)
+            better = K.exceeds(value, x)
+            x, places = K.maximum(value, x), K.where(better, place, places)
     return K.broadcast_to(places, shape)
 
 
