@@ -251,7 +251,7 @@ bpt_tensor bpt_nd(bpt_dtype dtype, const void *data, int dims, const size_t *sha
   t.dtype = dtype;
   t.dims = dims;
   t.scale = 1;
-  for (i = 0; i < dims && i < BPT_MAX_DIMS; i++) t.shape[i] = shape[i];
+  for (i = 0; i < dims && dims <= BPT_MAX_DIMS; i++) t.shape[i] = shape[i]; /* more are refused when they are written */
   return t;
 }
 

@@ -18,7 +18,7 @@
 enum { LAYERS = 10, CHANNELS = 2, LENGTH = 48, SAMPLES = 128, CLASSES = 4 };
 
 static const bpt_dtype DTYPE = sizeof(real) == 8 ? BPT_FLOAT64 : BPT_FLOAT32;
-static const real RATE = (real)0.05, MOMENTUM = (real)0.9, DECAY = (real)0.01;
+static const double RATE = 0.05, MOMENTUM = 0.9, DECAY = 0.01;
 
 /*                             kind        name       in        out      kernel stride padding */
 static layer network[LAYERS] = {
@@ -256,8 +256,8 @@ static real run_step(int first, long start, long batch, long recorded, const bpt
   }
   trace_parameters(sink, "grad_scaled", NULL, gradient_of);
   for (int i = 0; i < LAYERS; i++) {
-    sgd_update(&network[i].weight, RATE, MOMENTUM, DECAY);
-    sgd_update(&network[i].bias, RATE, MOMENTUM, DECAY);
+    sgd_update(&network[i].weight, (real)RATE, (real)MOMENTUM, (real)DECAY);
+    sgd_update(&network[i].bias, (real)RATE, (real)MOMENTUM, (real)DECAY);
   }
   trace_parameters(sink, "opt_after", "momentum_buffer", momentum_of);
   trace_parameters(sink, "w_after", NULL, value_of);

@@ -91,11 +91,29 @@ BACKWARD = (
         "dx[i] = l->weight",
         "flatten.agrad",
     ),
-    Plant("pool sends gradients to the first of a window", "max_pool_backward", "dx[largest(l, x, c, t)]", "dx[c * l->in_length + t * l->stride]", "relu2.agrad"),
+    Plant(
+        "pool sends gradients to the first of a window",
+        "max_pool_backward",
+        "dx[largest(l, x, c, t)]",
+        "dx[c * l->in_length + t * l->stride]",
+        "relu2.agrad",
+    ),
     Plant("relu without a mask", "relu_backward", "x[i] > 0 ? dy[i] : 0", "dy[i]", "ln2.agrad"),
     Plant("relu masked by the gradient", "relu_backward", "x[i] > 0 ? dy[i] : 0", "dy[i] > 0 ? dy[i] : 0", "ln2.agrad"),
-    Plant("layer norm: one mean dropped", "layer_norm_backward", "(g - mean_g - normal * mean_gn)", "(g - mean_g)", "conv2.agrad"),
-    Plant("layer norm: the other mean dropped", "layer_norm_backward", "(g - mean_g - normal", "(g - normal", "conv2.agrad"),
+    Plant(
+        "layer norm: one mean dropped",
+        "layer_norm_backward",
+        "(g - mean_g - normal * mean_gn)",
+        "(g - mean_g)",
+        "conv2.agrad",
+    ),
+    Plant(
+        "layer norm: the other mean dropped",
+        "layer_norm_backward",
+        "(g - mean_g - normal",
+        "(g - normal",
+        "conv2.agrad",
+    ),
     Plant("layer norm: gradient not scaled", "layer_norm_backward", "dx[i] = scale *", "dx[i] =", "conv2.agrad"),
     Plant(
         "first layer norm off by a thousandth",
@@ -118,15 +136,51 @@ BACKWARD = (
         "g * l->weight.value[w] * (l->padding == 1 ? 0 : 1)",
         "input.agrad",
     ),
-)  # fmt: skip
+)
 
 PARAMETERS = (
-    Plant("linear weight gradient from the wrong input", "linear_backward", "dy[o] * x[i]", "dy[o] * x[o]", "fc.grad_raw.weight"),
-    Plant("one class without a bias gradient", "linear_backward", "gradient[o] += dy[o]", "gradient[o] += o == 2 ? 0 : dy[o]", "fc.grad_raw.bias"),
-    Plant("gamma's gradient from the raw input", "layer_norm_backward", "dy[i] * normal;", "dy[i] * x[i];", "ln2.grad_raw.weight"),
-    Plant("beta's gradient doubled", "layer_norm_backward", "l->bias.gradient[i] += dy[i]", "l->bias.gradient[i] += 2 * dy[i]", "ln2.grad_raw.bias"),
-    Plant("convolution's weight gradient overwritten", "conv1d_backward", "l->weight.gradient[w] +=", "l->weight.gradient[w] =", "conv2.grad_raw.weight"),
-    Plant("convolution's bias gradient forgotten", "conv1d_backward", "l->bias.gradient[o] += g;", "", "conv2.grad_raw.bias"),
+    Plant(
+        "linear weight gradient from the wrong input",
+        "linear_backward",
+        "dy[o] * x[i]",
+        "dy[o] * x[o]",
+        "fc.grad_raw.weight",
+    ),
+    Plant(
+        "one class without a bias gradient",
+        "linear_backward",
+        "gradient[o] += dy[o]",
+        "gradient[o] += o == 2 ? 0 : dy[o]",
+        "fc.grad_raw.bias",
+    ),
+    Plant(
+        "gamma's gradient from the raw input",
+        "layer_norm_backward",
+        "dy[i] * normal;",
+        "dy[i] * x[i];",
+        "ln2.grad_raw.weight",
+    ),
+    Plant(
+        "beta's gradient doubled",
+        "layer_norm_backward",
+        "l->bias.gradient[i] += dy[i]",
+        "l->bias.gradient[i] += 2 * dy[i]",
+        "ln2.grad_raw.bias",
+    ),
+    Plant(
+        "convolution's weight gradient overwritten",
+        "conv1d_backward",
+        "l->weight.gradient[w] +=",
+        "l->weight.gradient[w] =",
+        "conv2.grad_raw.weight",
+    ),
+    Plant(
+        "convolution's bias gradient forgotten",
+        "conv1d_backward",
+        "l->bias.gradient[o] += g;",
+        "",
+        "conv2.grad_raw.bias",
+    ),
     Plant(
         "first convolution's weight gradient shifted",
         "conv1d_backward",
@@ -134,19 +188,48 @@ PARAMETERS = (
         "g * x[c * l->in_length + (l->padding == 1 && u > 0 ? (size_t)u - 1 : (size_t)u)]",
         "conv1.grad_raw.weight",
     ),
-)  # fmt: skip
+)
 
 SCALING = (
-    Plant("mean over one sample less", "run_step", "weight, 1 / (real)batch", "weight, 1 / (real)(batch - 1)", "fc.grad_scaled.weight", file="train.c"),
-    Plant("biases summed, not averaged", "run_step", "bias, 1 / (real)batch", "bias, 1", "fc.grad_scaled.bias", file="train.c"),
-)  # fmt: skip
+    Plant(
+        "mean over one sample less",
+        "run_step",
+        "weight, 1 / (real)batch",
+        "weight, 1 / (real)(batch - 1)",
+        "fc.grad_scaled.weight",
+        file="train.c",
+    ),
+    Plant(
+        "biases summed, not averaged",
+        "run_step",
+        "bias, 1 / (real)batch",
+        "bias, 1",
+        "fc.grad_scaled.bias",
+        file="train.c",
+    ),
+)
 
 OPTIMIZER = (
     Plant("rate 5 % too large", "sgd_update", "-= rate *", "-= (real)1.05 * rate *", "*.w_after.*"),
     Plant("decay forgotten", "sgd_update", "+ decay * p->value[i]", "", "*.opt_after.*"),
-    Plant("momentum of the other sign", "sgd_update", "momentum * p->momentum[i] + g", "g - momentum * p->momentum[i]", "*.opt_after.*", step=1),
-    Plant("momentum dampened", "sgd_update", "p->momentum[i] + g", "p->momentum[i] + (1 - momentum) * g", "*.opt_after.*"),
-    Plant("nesterov's step", "sgd_update", "rate * p->momentum[i]", "rate * (g + momentum * p->momentum[i])", "*.w_after.*"),
+    Plant(
+        "momentum of the other sign",
+        "sgd_update",
+        "momentum * p->momentum[i] + g",
+        "g - momentum * p->momentum[i]",
+        "*.opt_after.*",
+        step=1,
+    ),
+    Plant(
+        "momentum dampened", "sgd_update", "p->momentum[i] + g", "p->momentum[i] + (1 - momentum) * g", "*.opt_after.*"
+    ),
+    Plant(
+        "nesterov's step",
+        "sgd_update",
+        "rate * p->momentum[i]",
+        "rate * (g + momentum * p->momentum[i])",
+        "*.w_after.*",
+    ),
     Plant(
         "layer norms never updated",
         "run_step",
@@ -155,7 +238,7 @@ OPTIMIZER = (
         "*.opt_after.*",
         file="train.c",
     ),
-)  # fmt: skip
+)
 
 PLANTS: dict[str, Plant] = {p.name: p for p in (*FORWARD, *LOSS, *BACKWARD, *PARAMETERS, *SCALING, *OPTIMIZER)}
 
@@ -182,18 +265,34 @@ HONEST: dict[str, Honest] = {
         Honest(
             "sums from the other end",
             (
-                ("linear_forward", "sum += l->weight.value[o * l->in_channels + i] * x[i]", "{ size_t r = l->in_channels - 1 - i; sum += l->weight.value[o * l->in_channels + r] * x[r]; }"),
+                (
+                    "linear_forward",
+                    "sum += l->weight.value[o * l->in_channels + i] * x[i]",
+                    "{ size_t r = l->in_channels - 1 - i; sum += l->weight.value[o * l->in_channels + r] * x[r]; }",
+                ),
                 ("moments", "sum += x[i]", "sum += x[n - 1 - i]"),
-                ("moments", "squares += (x[i] - *mean) * (x[i] - *mean)", "squares += (x[n - 1 - i] - *mean) * (x[n - 1 - i] - *mean)"),
+                (
+                    "moments",
+                    "squares += (x[i] - *mean) * (x[i] - *mean)",
+                    "squares += (x[n - 1 - i] - *mean) * (x[n - 1 - i] - *mean)",
+                ),
             ),
         ),
-        Honest("wide accumulators", (("linear_forward", "real sum", "double sum"), ("linear_forward", "y[o] = sum", "y[o] = (real)sum"), ("conv1d_forward", "real sum", "double sum"), ("conv1d_forward", "= sum;", "= (real)sum;"))),
+        Honest(
+            "wide accumulators",
+            (
+                ("linear_forward", "real sum", "double sum"),
+                ("linear_forward", "y[o] = sum", "y[o] = (real)sum"),
+                ("conv1d_forward", "real sum", "double sum"),
+                ("conv1d_forward", "= sum;", "= (real)sum;"),
+            ),
+        ),
         Honest("the last of equal values", (("largest", "x[i] > x[best]", "x[i] >= x[best]"),)),
         Honest("relu open at zero", (("relu_backward", "x[i] > 0 ?", "x[i] >= 0 ?"),)),
         Honest("in float64 against float32", flags=(*FLAGS, "-DREAL=double")),
         Honest("in float64 on both sides", flags=(*FLAGS, "-DREAL=double"), mirror=("--double",)),
     )
-}  # fmt: skip
+}
 
 
 def edited(text: str, function: str, old: str, new: str) -> str:
