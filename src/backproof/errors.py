@@ -14,6 +14,11 @@ An error is what the *caller* can mend; a wrong number is a finding in a verdict
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """A text from a file as a terminal may see it: what would steer it, or cannot be encoded, is spelled out."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
 class BackproofError(Exception):
     """The root of every error that backproof raises on purpose."""
 

@@ -235,3 +235,55 @@ def test_a_failed_product_comes_with_its_factors(bp, broken):
     assert [factor["name"] for factor in failures[0]["factors"]] == ["output_error_signal", "upstream_activation"]
     assert failures[0]["product_order"] == "left_to_right"
     assert all("factors" not in failure for failure in failures if failure["rule"] in {5, 6, 7})
+
+
+HOSTILE = "\x1b]0;x\x07\ud800"
+VERBS = [
+    ["verify"],
+    ["verify", "general"],
+    ["verify", "multi"],
+    ["reconcile", "receipt"],
+    ["validate"],
+    ["validate-input"],
+    ["import", "pytorch"],
+    ["import", "pytorch", "multi"],
+    ["show"],
+]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+@pytest.mark.parametrize("place", ["fixture", "key", "unit", "state"])
+def test_texts_of_a_file_cannot_steer_the_terminal(bp, tmp_path, verb, place):
+    document = json.loads(emit(author_step(BUILTIN["xor"]())))
+    if place == "key":
+        document[HOSTILE] = document["forward"][HOSTILE] = 1
+    elif place == "unit":
+        document = json.loads(json.dumps(document).replace('"h1"', json.dumps(HOSTILE)))
+    elif place == "state":
+        document["fixture_status"]["verification_state"] = HOSTILE
+    else:
+        document["fixture"] = HOSTILE
+        document["updates"][0]["update"] = 7.0
+    file = tmp_path / "hostile.jsonl"
+    file.write_text(json.dumps(document) + "\n")
+
+    for more in ([], ["--json"], ["--verbose"]):
+        if verb == ["show"] and more:
+            continue
+        code, out, err = bp(*verb, file, *more)
+        assert code in {0, 1, 2}
+        assert "\x1b" not in out + err
+        (out + err).encode()
+
+
+@pytest.mark.parametrize("key", ["metadata", "numeric_policy", "topology", "updates", "inputs"])
+@pytest.mark.parametrize("value", ["x", [[1]], None, 1e300, {"a": None}], ids=repr)
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_a_block_of_another_kind_is_a_message(bp, tmp_path, verb, key, value):
+    document = {**json.loads(emit(author_step(BUILTIN["xor"]()))), key: value}
+    file = tmp_path / "wrong.jsonl"
+    file.write_text(json.dumps(document) + "\n")
+
+    code, out, err = bp(*verb, file)
+    assert code in ({1, 2} if verb[0] in {"verify", "show"} else {0, 1, 2})
+    assert out or err or code == 0

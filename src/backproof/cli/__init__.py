@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from backproof import __version__
 from backproof.cli.command import Command, Exit, Parser
-from backproof.errors import BackproofError, UsageError
+from backproof.errors import BackproofError, UsageError, printable
 
 FRAMEWORKS = frozenset({"pytorch", "jax", "tensorflow"})  # of the sidecars of classic receipts
 KINDS = frozenset({"mazur", "general", "multi"})  # of classic receipts
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             print_json(error_envelope(error))
             return error.exit_code
-        print(f"bp: {error}", file=sys.stderr)
+        print(f"bp: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone; nothing is left to say to it

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from backproof.cli.command import Exit
 from backproof.cli.envelope import enveloped, output_flags, wants_json
-from backproof.errors import BackproofError, InputError, UsageError
+from backproof.errors import BackproofError, InputError, UsageError, printable
 from backproof.receipt.json_text import compact
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _tell(args: argparse.Namespace, imported: Imported, *, multi: bool) -> None:
     for step, entry in shown[:MOST_LINES]:
         place = f"step {step}, {entry.path}" if multi else entry.path
         numbers = f"stored {entry.stored:.9g}, derived {entry.recomputed:.9g}"
-        print(f"  {place}: {numbers}, off by {entry.delta:.3g} (at most {entry.tolerance:.3g})", file=sys.stderr)
+        print(f"  {printable(place)}: {numbers}, off by {entry.delta:.3g} (at most {entry.tolerance:.3g})", file=sys.stderr)
     if (more := len(shown) - MOST_LINES + imported.more) > 0:
         print(f"  and {more} more", file=sys.stderr)
 

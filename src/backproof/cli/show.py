@@ -1,4 +1,4 @@
-"""Draw the step of a small network: every unit and weight with its numbers, and what does not hold in red.
+"""Draw the step of a small network: every unit and weight with its numbers and factors, and what does not hold in red.
 
 In the terminal, or with --out step.svg or step.html as a file to open in a browser, with every factor in a tooltip.
 Exit code: 0 the step holds, 1 it does not, 2 cannot be read.
@@ -25,7 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw one record."""
     from backproof.receipt.document import read_any
-    from backproof.report.picture import as_html, as_svg, as_text, picture_of
+    from backproof.report.drawing import as_html, as_svg
+    from backproof.report.picture import picture_of
     from backproof.report.verdict import summary
     from backproof.verify import verify_receipt
 
@@ -38,9 +39,13 @@ def run(args: argparse.Namespace) -> int:
     picture = picture_of(found[0].document, verdict)
     outcome = summary(verdict)
     if args.out is None:
+        from backproof.report.panels import as_text
+
         sys.stdout.write(f"{as_text(picture)}{outcome}\n")
     else:
         title = str(found[0].document.get("fixture", args.file))
-        content = as_svg(picture) if args.out.endswith(".svg") else as_html(picture, title, outcome)
+        content = (
+            as_svg(picture) if args.out.endswith(".svg") else as_html(picture, title, outcome, holds=verdict.holds)
+        )
         write_out(args.out, content.encode("utf-8"))
     return Exit.HOLDS if verdict.holds else Exit.DOES_NOT_HOLD

@@ -10,6 +10,7 @@ import sys
 
 from backproof.cli.command import Exit
 from backproof.cli.envelope import enveloped, output_flags, print_json, say, wants_json
+from backproof.errors import printable
 from backproof.receipt.json_text import compact
 
 
@@ -40,6 +41,6 @@ def _run(args: argparse.Namespace) -> int:
         return Exit.DOES_NOT_HOLD
     print("schema validation failed\n", file=sys.stderr)
     for deviation in receipt.deviations:
-        print(f"  error at {deviation.path or '(root)'}: {deviation.message}", file=sys.stderr)
-        print(f"    params: {compact(deviation.params)}", file=sys.stderr)
+        print(f"  error at {printable(deviation.path) or '(root)'}: {printable(deviation.message)}", file=sys.stderr)
+        print(f"    params: {printable(compact(deviation.params))}", file=sys.stderr)
     return Exit.DOES_NOT_HOLD

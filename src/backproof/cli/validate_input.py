@@ -11,6 +11,7 @@ from typing import Any
 
 from backproof.cli.command import Exit
 from backproof.cli.envelope import enveloped, output_flags, print_json, wants_json
+from backproof.errors import printable
 from backproof.receipt.validation import Deviation
 
 HINT = "an input has no results: forward, loss, backward, updates, parameters_after and fixture_status are computed"
@@ -59,7 +60,7 @@ def refuse_input(args: argparse.Namespace, found: list[Deviation], headline: str
         errors = [deviation.as_json() for deviation in found]
         print_json({"ok": False, "error": {"kind": "SCHEMA_VIOLATION", "message": message, "errors": errors}})
         return Exit.DOES_NOT_HOLD
-    print(f"{headline} (SCHEMA_VIOLATION)\n  {message}", file=sys.stderr)
+    print(f"{headline} (SCHEMA_VIOLATION)\n  {printable(message)}", file=sys.stderr)
     for deviation in found:
-        print(f"  {deviation.describe()}", file=sys.stderr)
+        print(f"  {printable(deviation.describe())}", file=sys.stderr)
     return Exit.DOES_NOT_HOLD

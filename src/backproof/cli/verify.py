@@ -13,7 +13,7 @@ from typing import Any
 
 from backproof.cli.command import Exit
 from backproof.cli.envelope import enveloped, output_flags, print_json, say, strict_flags, wants_json
-from backproof.errors import UsageError
+from backproof.errors import UsageError, printable
 
 MARKS = {"pass": ("32", "PASS"), "warn": ("33", "WARN"), "fail": ("31", "FAIL")}
 
@@ -139,7 +139,7 @@ def _print_records(args: argparse.Namespace, records: Any, outcome: str) -> None
         return
     for i, record in enumerate(records):
         if every or records.is_wrong(i):
-            print(f"record {i} ({record.fixture}):", file=sys.stderr)
+            print(f"record {i} ({printable(str(record.fixture))}):", file=sys.stderr)
             _lines(args, (record.schema, record.rules))
 
 
@@ -153,4 +153,4 @@ def _lines(args: argparse.Namespace, checks: Any) -> None:
     for check in checks:
         code, mark = MARKS[check.status]
         shown = f"\x1b[1m\x1b[{code}m{mark}\x1b[0m" if colored else mark
-        print(f"  [{shown}] {check.name}{': ' + check.message if check.message else ''}", file=sys.stderr)
+        print(f"  [{shown}] {check.name}{': ' + printable(check.message) if check.message else ''}", file=sys.stderr)

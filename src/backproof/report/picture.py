@@ -1,9 +1,8 @@
-"""A step as a picture: every unit and weight with its numbers, and whatever does not hold in red."""
+"""A step as a picture: every unit and weight with its numbers, and what does not hold. `drawing` and `panels` show it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,74 +10,92 @@ from backproof.receipt.topology import Topology
 from backproof.receipt.topology_reading import topology_of
 from backproof.verify.verdict import Finding, Verdict
 
-COLUMN, ROW, RADIUS, MARGIN = 300, 130, 34, 70
-MOST_LABELLED = 40  # edges; a denser network has its numbers in the tooltips alone
-STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#222}.small{font-size:10px;fill:#555}"
-    ".edge{stroke:#9aa4b2;stroke-width:1.3}.unit{fill:#eef2f7;stroke:#5b6b80;stroke-width:1.5}"
-    ".bad{stroke:#c81e1e;stroke-width:3}.badtext{fill:#c81e1e;font-weight:600}"
-)
+SIZE = 6  # significant digits of a number beside others; what is wrong is told with more
 
 
 class Unit(NamedTuple):
-    """A unit in the picture: where it is, what it says, and what is wrong with it."""
+    """A unit: its place (layer, and row within it), what is recorded of it, and what of that is wrong."""
 
     name: str
-    x: float
-    y: float
-    lines: tuple[str, ...]
+    layer: int
+    row: int
+    numbers: tuple[tuple[str, str], ...]  # a label, a number
     wrong: tuple[Finding, ...]
 
 
 class Edge(NamedTuple):
-    """A weight in the picture."""
+    """A weight: the units that it joins, its value before and after, and the factors of its gradient."""
 
     name: str
     start: Unit
     end: Unit
-    label: str
-    lines: tuple[str, ...]
+    before: str
+    after: str
+    factors: tuple[tuple[str, str], ...]  # a name, a number
+    gradient: str
+    update: float
     wrong: tuple[Finding, ...]
 
 
 class Picture(NamedTuple):
-    """Units and weights with their numbers, and the biases beside them."""
+    """The layers by name, their units, the weights between them, and the causes with what follows from each."""
 
+    layers: tuple[str, ...]
     units: tuple[Unit, ...]
     edges: tuple[Edge, ...]
-    elsewhere: tuple[Finding, ...]  # findings that belong to no unit and no weight
-    width: int
-    height: int
+    causes: tuple[tuple[Finding, tuple[Finding, ...]], ...]
+    facts: tuple[tuple[str, str], ...]  # of the step as a whole
+
+    def of_layer(self, layer: int) -> list[Unit]:
+        """The units of a layer, from above."""
+        return [unit for unit in self.units if unit.layer == layer]
+
+    def into(self, unit: Unit) -> list[Edge]:
+        """The weights that lead into a unit."""
+        return [edge for edge in self.edges if edge.end is unit]
 
 
 def picture_of(document: Mapping[str, Any], verdict: Verdict, record: int = 0) -> Picture:
     """The picture of one record of a verdict."""
     topology = topology_of(document)
     findings = [finding for finding in verdict.findings if finding.record == record]
-    placed: set[int] = set()
     place = _update_places(document)
-    units = {unit.name: unit for unit in _units(document, topology, findings, placed, place)}
-    edges = tuple(_edges(document, topology, units, findings, placed))
-    tallest = max((len(topology.units[layer]) for layer in topology.layers), default=1)
-    width = MARGIN * 2 + COLUMN * (len(topology.layers) - 1)
-    elsewhere = tuple(finding for i, finding in enumerate(findings) if i not in placed)
-    return Picture(tuple(units.values()), edges, elsewhere, width + 60, MARGIN * 2 + ROW * tallest)
+    units = {unit.name: unit for unit in _units(document, topology, findings, place)}
+    edges = tuple(_edges(document, topology, units, findings))
+    causes = tuple((cause, tuple(folded)) for cause, folded in verdict.causes if cause.record == record)
+    layers = tuple(_layer_names(document, topology))
+    return Picture(layers, tuple(units.values()), edges, causes, tuple(_facts(document)))
+
+
+def _layer_names(document: Mapping[str, Any], topology: Topology) -> Iterator[str]:
+    said = document.get("topology")
+    network = said if isinstance(said, Mapping) else {}
+    last = len(topology.layers) - 1
+    for k, layer in enumerate(topology.layers):
+        key = "activation_output" if k == last else "activation_hidden"
+        activation = network.get(key, network.get("activation")) if k > 0 else None
+        several = network.get("activations")
+        if k and isinstance(several, list) and k <= len(several):
+            activation = several[k - 1]
+        yield f"{layer} · {activation}" if isinstance(activation, str) else str(layer)
+
+
+def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    updates = document.get("updates")
+    first = updates[0] if isinstance(updates, list) and updates and isinstance(updates[0], Mapping) else {}
+    yield "loss", f"{_number(document, 'loss', 'total')} → {_number(document, 'post_update_loss', 'total')}"
+    yield "optimizer", str(_found(document, "optimizer_config", "name") or _found(first, "optimizer", "name") or "sgd")
+    yield "learning rate", _number(document, "learning_rate")
+    yield "version", _shown(document.get("schema_version"))
 
 
 def _units(
-    document: Mapping[str, Any],
-    topology: Topology,
-    findings: list[Finding],
-    placed: set[int],
-    place: Mapping[str, int],
+    document: Mapping[str, Any], topology: Topology, findings: list[Finding], place: Mapping[str, int]
 ) -> Iterator[Unit]:
-    tallest = max((len(topology.units[layer]) for layer in topology.layers), default=1)
     for k, layer in enumerate(topology.layers):
-        names = topology.units[layer]
-        for i, name in enumerate(names):
-            y = MARGIN + ROW * (i + (tallest - len(names)) / 2) + ROW / 2
-            wrong = _mine(findings, placed, _unit_places(topology, name, place))
-            yield Unit(name, MARGIN + 30 + COLUMN * k, y, tuple(_unit_lines(document, topology, name, k)), wrong)
+        for i, name in enumerate(topology.units[layer]):
+            wrong = _mine(findings, _unit_places(topology, name, place))
+            yield Unit(name, k, i, tuple(_unit_numbers(document, topology, name, k)), wrong)
 
 
 def _unit_places(topology: Topology, name: str, updates: Mapping[str, int]) -> tuple[str, ...]:
@@ -97,28 +114,25 @@ def _update_places(document: Mapping[str, Any]) -> dict[str, int]:
     return {str(e.get("parameter_id")): i for i, e in enumerate(entries) if isinstance(e, Mapping)}
 
 
-def _unit_lines(document: Mapping[str, Any], topology: Topology, name: str, layer: int) -> Iterator[str]:
+def _unit_numbers(document: Mapping[str, Any], topology: Topology, name: str, layer: int) -> Iterator[tuple[str, str]]:
     if layer == 0:
-        yield f"x = {_number(document, 'inputs', name)}"
+        yield "x", _number(document, "inputs", name)
         return
-    yield f"net {_number(document, 'forward', name, 'net')}"
-    yield f"out {_number(document, 'forward', name, 'out')}"
-    side = "output" if layer == len(topology.layers) - 1 else "hidden"
-    yield f"δ {_number(document, 'backward', f'{side}_error_signals', name, 'signal_value')}"
     bias = topology.bias_of.get(name)
     if bias:
-        yield f"bias {_number(document, 'parameters_before', bias)}"
+        before, after = (_number(document, root, bias) for root in ("parameters_before", "parameters_after"))
+        yield "bias", before if before == after else f"{before} → {after}"
+    yield "net", _number(document, "forward", name, "net")
+    yield "out", _number(document, "forward", name, "out")
+    side = "output" if layer == len(topology.layers) - 1 else "hidden"
     if side == "output":
-        yield f"target {_number(document, 'targets', name)}"
-        yield f"loss {_number(document, 'loss', 'per_output', name)}"
+        yield "target", _number(document, "targets", name)
+        yield "loss", _number(document, "loss", "per_output", name)
+    yield "δ", _number(document, "backward", f"{side}_error_signals", name, "signal_value")
 
 
 def _edges(
-    document: Mapping[str, Any],
-    topology: Topology,
-    units: Mapping[str, Unit],
-    findings: list[Finding],
-    placed: set[int],
+    document: Mapping[str, Any], topology: Topology, units: Mapping[str, Unit], findings: list[Finding]
 ) -> Iterator[Edge]:
     entries = document.get("updates")
     place = _update_places(document)
@@ -130,114 +144,66 @@ def _edges(
                     continue
                 i = place.get(name, -1)
                 places = (f"updates[{i}]", f"updates[{name}]", f"parameters_before.{name}", f"parameters_after.{name}")
-                wrong = _mine(findings, placed, places)
                 entry = entries[i] if isinstance(entries, list) and i >= 0 else {}
-                label = f"{_number(document, 'parameters_before', name)} {_signed(entry.get('update'))}"
-                yield Edge(name, units[a], units[b], label, tuple(_update_lines(entry)), wrong)
+                update = entry.get("update")
+                yield Edge(
+                    name,
+                    units[a],
+                    units[b],
+                    _number(document, "parameters_before", name),
+                    _number(document, "parameters_after", name),
+                    tuple(_update_factors(entry)),
+                    _shown(entry.get("gradient")),
+                    float(update) if isinstance(update, int | float) else 0.0,
+                    _mine(findings, places),
+                )
 
 
-def _update_lines(entry: Mapping[str, Any]) -> Iterator[str]:
-    optimizer = entry.get("optimizer")
-    factors = optimizer.get("factors") if isinstance(optimizer, Mapping) else None
+def _update_factors(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    factors = _found(entry, "optimizer", "factors")
     for factor in factors if isinstance(factors, list) else []:
         if isinstance(factor, Mapping):
-            yield f"{factor.get('name')} = {_shown(factor.get('value'))}"
-    for key in ("gradient", "update", "weight_before", "weight_after"):
-        yield f"{key} = {_shown(entry.get(key))}"
+            yield str(factor.get("name")), _shown(factor.get("value"))
 
 
-def _mine(findings: list[Finding], placed: set[int], places: tuple[str, ...]) -> tuple[Finding, ...]:
+def _mine(findings: list[Finding], places: tuple[str, ...]) -> tuple[Finding, ...]:
     """The findings at or below some places."""
-    mine = []
-    for i, finding in enumerate(findings):
-        at = finding.path
-        if any(at == place or at.startswith((f"{place}.", f"{place}[")) for place in places):
-            placed.add(i)
-            mine.append(finding)
-    return tuple(mine)
+    return tuple(
+        finding
+        for finding in findings
+        if any(finding.path == place or finding.path.startswith((f"{place}.", f"{place}[")) for place in places)
+    )
 
 
-def as_svg(picture: Picture) -> str:
-    """The picture as one self-contained SVG."""
-    labelled = len(picture.edges) <= MOST_LABELLED
-    size = f'viewBox="0 0 {picture.width} {picture.height}" width="{picture.width}" height="{picture.height}"'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{STYLE}</style>']
-    parts += [_edge_svg(edge, labelled=labelled) for edge in picture.edges]
-    parts += [_unit_svg(unit) for unit in picture.units]
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _edge_svg(edge: Edge, *, labelled: bool) -> str:
-    a, b = edge.start, edge.end
-    bad = " bad" if edge.wrong else ""
-    share = 0.3  # beside its own start, a label covers no other
-    x, y = a.x + share * (b.x - a.x), a.y + share * (b.y - a.y) - 4
-    text = "badtext" if edge.wrong else "small"
-    label = f'<text class="{text}" x="{x:.0f}" y="{y:.0f}" text-anchor="middle">{escape(edge.label)}</text>'
-    title = _title((edge.name, *edge.lines), edge.wrong)
-    line = f'<line class="edge{bad}" x1="{a.x:.0f}" y1="{a.y:.0f}" x2="{b.x:.0f}" y2="{b.y:.0f}"/>'
-    return f"<g>{title}{line}{label if labelled or edge.wrong else ''}</g>"
-
-
-def _unit_svg(unit: Unit) -> str:
-    bad = " bad" if unit.wrong else ""
-    rows = [f'<circle class="unit{bad}" cx="{unit.x:.0f}" cy="{unit.y:.0f}" r="{RADIUS}"/>']
-    named = ' class="badtext"' if unit.wrong else ""
-    rows.append(f'<text{named} x="{unit.x:.0f}" y="{unit.y + 4:.0f}" text-anchor="middle">{escape(unit.name)}</text>')
-    for i, line in enumerate(unit.lines):
-        y = unit.y + RADIUS + 12 + 11 * i
-        rows.append(f'<text class="small" x="{unit.x:.0f}" y="{y:.0f}" text-anchor="middle">{escape(line)}</text>')
-    return f"<g>{_title((unit.name, *unit.lines), unit.wrong)}{''.join(rows)}</g>"
-
-
-def _title(lines: tuple[str, ...], wrong: tuple[Finding, ...]) -> str:
-    return f"<title>{escape(chr(10).join([*lines, *map(sentence, wrong)]))}</title>"
+def is_cause(wrong: tuple[Finding, ...]) -> bool:
+    """Whether anything here is wrong of itself, and not because something else is."""
+    return any(finding.cascade_of is None for finding in wrong)
 
 
 def sentence(finding: Finding) -> str:
     """A finding in one line."""
     said, found = _exact(finding.said), _exact(finding.found)
+    if not finding.is_equation:
+        should = "" if finding.found is None else f"; should be {found}"
+        return f"rule {finding.rule}: {finding.path} {finding.because}{should}"
     return f"rule {finding.rule}: {finding.path} says {said}, should be {found} ({finding.because})"
 
 
-def as_html(picture: Picture, title: str, outcome: str) -> str:
-    """The picture and the findings as one self-contained page."""
-    every = [f for unit in picture.units for f in unit.wrong] + [f for edge in picture.edges for f in edge.wrong]
-    rows = "".join(f"<li>{escape(sentence(finding))}</li>" for finding in dict.fromkeys([*every, *picture.elsewhere]))
-    style = "body{font:15px system-ui,sans-serif;margin:2rem;max-width:75rem}li{margin:.3rem 0}svg{max-width:100%;height:auto}"
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style>'
-    return f"{head}<h1>{escape(title)}</h1><p>{escape(outcome)}</p>{as_svg(picture)}<ul>{rows}</ul></html>\n"
-
-
-def as_text(picture: Picture) -> str:
-    """The picture as lines of text: each unit with what flows into it; `!` marks what does not hold."""
-    lines = []
-    for unit in picture.units:
-        lines.append(f"{'!' if unit.wrong else ' '} {unit.name}: {', '.join(unit.lines)}")
-        lines += [f"  ! {sentence(finding)}" for finding in unit.wrong]
-        for edge in (edge for edge in picture.edges if edge.end.name == unit.name):
-            lines.append(f"{'!' if edge.wrong else ' '}   {edge.start.name} --{edge.name}--> {unit.name}  {edge.label}")
-            lines += [f"    ! {sentence(finding)}" for finding in edge.wrong]
-    lines += [f"! {sentence(finding)}" for finding in picture.elsewhere]
-    return "\n".join(lines) + "\n"
+def _found(document: Any, *path: str) -> Any:
+    for key in path:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
 
 
 def _number(document: Mapping[str, Any], *path: str) -> str:
-    found: Any = document
-    for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return _shown(found)
+    return _shown(_found(document, *path))
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:.6g}"
-    return "nothing" if value is None else str(value)
+        return f"{value:.{SIZE}g}".replace("-", "−")
+    return "–" if value is None else str(value)
 
 
 def _exact(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else _shown(value)
-
-
-def _signed(value: Any) -> str:
-    return f"{value:+.3g}" if isinstance(value, int | float) and not isinstance(value, bool) else ""

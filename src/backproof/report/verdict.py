@@ -11,6 +11,7 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
+from backproof.errors import printable
 from backproof.receipt.numbers import js_exponential, js_number
 from backproof.rules import rule_of
 from backproof.verify.verdict import Finding, Verdict
@@ -111,20 +112,20 @@ def failure_text(verdict: Verdict) -> str:
 
 def _block(finding: Finding) -> list[str]:
     rule = rule_of(finding.rule)
-    rows = [("field_path", finding.path), ("stored value", _text(finding.said))]
+    rows = [("field_path", printable(finding.path)), ("stored value", _text(finding.said))]
     rows.append(("recomputed value", _text(finding.found)))
     if finding.deviation is not None and finding.bound is not None:
         rows.append(("delta", js_exponential(finding.deviation)))
         rows.append(("tolerance", js_exponential(finding.bound)))
-    rows.append(("because", finding.because))
-    head = f"Rule {finding.rule}: {rule.name} on {finding.id or '(no parameter)'}"
+    rows.append(("because", printable(finding.because)))
+    head = f"Rule {finding.rule}: {rule.name} on {printable(finding.id) or '(no parameter)'}"
     return [head, *(f"  {label + ':':<21}{value}" for label, value in rows)]
 
 
 def _text(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return js_number(value)
-    return "(nothing)" if value is None else str(value)
+    return "(nothing)" if value is None else printable(str(value))
 
 
 def summary(verdict: Verdict) -> str:
@@ -146,7 +147,7 @@ def print_verdict(verdict: Verdict, *, color: str | None, verbose: bool, file: T
     out = file or sys.stdout
     print(summary(verdict), file=out)
     for record, deviation in verdict.deviations[:MOST_SHOWN]:
-        print(f"  record {record}: {deviation.describe()}", file=out)
+        print(f"  record {record}: {printable(deviation.describe())}", file=out)
     for text in (*verdict.warnings, *(verdict.notes if verbose or not verdict.holds else ())):
         print(f"  note: {text}", file=out)
     if verdict.findings:
@@ -171,7 +172,7 @@ def _print_coverage(verdict: Verdict, out: TextIO, *, verbose: bool) -> None:
     for label, text in rows:
         print(fill(text, wide, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12), file=out)
     for entry in verdict.unchecked if verbose else ():
-        print(f"  not checked: {entry.path} ({entry.because})", file=out)
+        print(f"  not checked: {printable(entry.path)} ({entry.because})", file=out)
 
 
 def _reasons(verdict: Verdict) -> str:
@@ -200,7 +201,7 @@ def _print_table(verdict: Verdict, out: TextIO, color: str | None) -> None:
     )
     for finding, folded in verdict.causes[:MOST_SHOWN]:
         place = finding.path if verdict.records == 1 else f"record {finding.record}: {finding.path}"
-        console.print(Text.assemble((f"{finding.rule:>6}  ", "bold red"), (place, "bold")))
+        console.print(Text.assemble((f"{finding.rule:>6}  ", "bold red"), (printable(place), "bold")))
         console.print(Padding(_told(finding), (0, 0, 0, 8)))
         if folded:
             console.print(Padding(Text(f"{len(folded)} follow: {_places(folded)}", "dim"), (0, 0, 0, 8)))
@@ -223,7 +224,7 @@ def _told(finding: Finding) -> Text:
             f"{finding.deviation:<{ROUGH}.3g}{finding.bound:<{ROUGH}.3g}",
             (finding.because, "dim"),
         )
-    text = Text(finding.because)
+    text = Text(printable(finding.because))
     if finding.said is not None:
         text = Text.assemble((_short(finding.said), "red"), ": ", text)
     return text if finding.found is None else Text.assemble(text, "; should be ", (_short(finding.found), "green"))
@@ -231,13 +232,13 @@ def _told(finding: Finding) -> Text:
 
 def _short(value: Any) -> str:
     """A number in nine digits; a text that fits its column, a digest by its ends."""
-    text = f"{value:.9g}" if isinstance(value, float) else "" if value is None else str(value)
+    text = f"{value:.9g}" if isinstance(value, float) else "" if value is None else printable(str(value))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 7]}…{text[-6:]}"
 
 
 def _places(folded: list[Finding]) -> str:
     names = list(dict.fromkeys(finding.path for finding in folded))
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return printable(", ".join(names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:
