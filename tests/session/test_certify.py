@@ -122,6 +122,37 @@ def test_a_mistake_in_the_loop_is_found_and_placed(loop, place):
     assert place in found.refusals[0].place
 
 
+def test_a_tape_that_leaves_a_leaf_out_does_not_decide_what_is_compared(monkeypatch):
+    from backproof.session import tape
+
+    wanted = tape.wanted_values
+    monkeypatch.setattr(tape, "wanted_values", lambda *given: tuple(w and i != 1 for i, w in enumerate(wanted(*given))))
+
+    found = certify(network(), seed=1)
+
+    assert found.refusals[0].check == "tape = definition"
+    assert "leaf (w1)" in found.refusals[0].place
+
+
+def test_a_frozen_leaf_is_left_out_of_the_tape_and_its_own_definition():
+    all_of_it, without = certify(network(), seed=1), certify(network(), frozen={0, 4}, seed=1)
+
+    assert all_of_it.holds
+    assert without.holds
+    assert all_of_it.numbers - without.numbers == 3 * 4 + 3 * 2
+
+
+def test_a_gradient_that_frozen_leaves_cut_off_is_missed(monkeypatch):
+    from backproof.session import tape
+
+    monkeypatch.setattr(
+        tape, "wanted_values", lambda graph, frozen=(): (False,) * len(graph) if frozen else (True,) * len(graph)
+    )
+
+    assert certify(network(), seed=1).holds
+    assert not certify(network(), frozen={4}, seed=1).holds
+
+
 # ── mistakes in the rules ───────────────────────────────────────────────────────────────────────────────────────────
 
 

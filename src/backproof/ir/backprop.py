@@ -5,7 +5,7 @@ gradient(v) = seed(v) + Σ over every use of v, as input i of a node u:  vjpᵢ 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -39,3 +39,19 @@ def backprop(graph: Graph, D: Any, values: Sequence[Value], seeds: Mapping[int, 
     # From the last value down, so that the recursion finds what it needs already known and never goes deep.
     found = [gradient(v) for v in range(len(graph) - 1, -1, -1)]
     return found[::-1]
+
+
+def differentiable(graph: Graph, frozen: Collection[int] = ()) -> frozenset[int]:
+    """The values that depend on a leaf of reals which is not frozen, through uses that hand a gradient back."""
+    known: set[int] = set()
+    ahead = [leaf for leaf in graph.real_leaves if leaf not in frozen]
+    while ahead:
+        value = ahead.pop()
+        if value in known:
+            continue
+        known.add(value)
+        for user, i in graph.consumers[value]:
+            node = graph.node(user)
+            if node is not None and graph.types[user].kind == "real" and node.primitive.pull(i) is not None:
+                ahead.append(user)
+    return frozenset(known)

@@ -17,7 +17,7 @@ together pass), how floats round, and any other graph.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from backproof.engine import degree
-from backproof.engine.domain import ArrayDomain, exact
+from backproof.engine.domain import ArrayDomain, Domain, exact
 from backproof.engine.evaluate import evaluate, pushforward
 from backproof.engine.field import FieldKernels, P, multiply, total_of
 from backproof.errors import SessionError
-from backproof.ir.backprop import backprop
+from backproof.ir.backprop import backprop, differentiable
 from backproof.ir.graph import Graph
 from backproof.ir.primitive import Value
 from backproof.ir.text import digest
@@ -98,11 +98,15 @@ def certify(
     graph: Graph,
     *,
     integers: Mapping[int, Any] | None = None,
+    frozen: Collection[int] = (),
     trials: int = 4,
     seed: int | None = None,
     loop: Loop = run_backward,
 ) -> Certificate:
-    """Test the backward pass of a graph from its first output. `integers` gives the values of leaves that are not real."""
+    """Test the backward pass of a graph from its first output.
+
+    `integers` gives the values of leaves that are not real; `frozen` are the leaves that the tape computes no gradient for.
+    """
     if not graph.outputs:
         raise SessionError("the graph has no output to differentiate")
     out = graph.outputs[0]
@@ -111,15 +115,18 @@ def certify(
     if trials < 1:
         raise SessionError(f"{trials} trials show nothing; at least 1")
     seed = secrets.randbits(63) if seed is None else seed
+    # What is compared is for the graph to say, and not for the tape, which is judged.
+    compared = sorted((value for value in differentiable(graph, frozen) if value <= out), reverse=True)
+    test = _Subject(graph, out, integers or {}, frozen, compared, loop)
     refusals: list[Refusal] = []
     symbols = 0
     for trial in range(trials):
-        found, applied = _trial(graph, out, integers or {}, np.random.default_rng([seed, trial]), loop)
+        found, applied = _trial(test, np.random.default_rng([seed, trial]))
         refusals += found
         symbols = max(symbols, applied)
         if found:
             break
-    said, exactness = _integers(graph, out, integers or {}, np.random.default_rng([seed, trials]), loop)
+    said, exactness = _integers(test, np.random.default_rng([seed, trials]))
     refusals += exactness
     highest = degree.of_backward(graph, out)
     # Schwartz–Zippel for the identity, and the chance that two different arguments of a symbol happened to be equal.
@@ -129,7 +136,7 @@ def certify(
         holds=not refusals,
         refusals=tuple(refusals),
         values=len(graph),
-        numbers=sum(kind.size for kind in graph.types if kind.kind == "real"),
+        numbers=sum(graph.types[value].size for value in compared),
         trials=trials,
         seed=seed,
         degree=highest,
@@ -142,24 +149,40 @@ def certify(
 # ── identity testing ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _trial(
-    graph: Graph, out: int, integers: Mapping[int, Any], rng: np.random.Generator, loop: Loop
-) -> tuple[list[Refusal], int]:
+@dataclass(frozen=True)
+class _Subject:
+    """What is tested: a tape of this graph, from this output, run by this loop."""
+
+    graph: Graph
+    out: int
+    integers: Mapping[int, Any]
+    frozen: Collection[int]
+    compared: Sequence[int]
+    loop: Loop
+
+    def run(self, D: Domain, values: Sequence[Value], seed: Value) -> Gradients:
+        """The gradients that the tape computes."""
+        tape = compile_tape(self.graph, D, values, self.frozen)
+        gradients: Gradients = [None] * len(tape)
+        gradients[self.out] = seed
+        return self.loop(tape, gradients)
+
+
+def _trial(test: _Subject, rng: np.random.Generator) -> tuple[list[Refusal], int]:
+    graph, out = test.graph, test.out
     kernels = FieldKernels(int(rng.integers(1 << 62)))
     D = ArrayDomain("field", kernels)
 
     def elements(shape: Sequence[int]) -> Value:
         return rng.integers(0, P, tuple(shape), dtype=np.uint64)
 
-    values = evaluate(graph, D, leaves_of(graph, integers, rng, elements))
+    values = evaluate(graph, D, leaves_of(graph, test.integers, rng, elements))
     seed = elements(graph.types[out].shape)
     tangents = {leaf: elements(graph.types[leaf].shape) for leaf in graph.real_leaves}
 
-    tape = compile_tape(graph, D, values)
-    by_tape = _started(tape, out, seed, loop)
+    by_tape = test.run(D, values, seed)
     by_definition = backprop(graph, D, values, {out: seed})
-    compared = [value for value in range(out, -1, -1) if tape.wanted[value]]
-    refusals = _differences(graph, by_tape, by_definition, "tape = definition", compared)
+    refusals = _differences(graph, by_tape, by_definition, "tape = definition", test.compared)
 
     tangent = pushforward(graph, D, values, tangents)[out]
     forward = _inner(tangent, seed)
@@ -220,12 +243,6 @@ def _reach(graph: Graph, value: int) -> int:
         ):
             return _reach(graph, user)
     return 16
-
-
-def _started(tape: Tape, out: int, seed: Value, loop: Loop) -> Gradients:
-    gradients: Gradients = [None] * len(tape)
-    gradients[out] = seed
-    return loop(tape, gradients)
 
 
 def _differences(
@@ -291,27 +308,24 @@ def _place(graph: Graph, value: int) -> str:
 # ── exact integers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _integers(
-    graph: Graph, out: int, integers: Mapping[int, Any], rng: np.random.Generator, loop: Loop
-) -> tuple[str, list[Refusal]]:
+def _integers(test: _Subject, rng: np.random.Generator) -> tuple[str, list[Refusal]]:
     """float64 against integers, on leaves in {−1, 0, 1}, where nothing can be rounded."""
+    graph, out = test.graph, test.out
     from backproof.engine.exactfloat import LIMIT, largest, small_integers
 
     if not degree.integral(graph):
         return "not run: the graph has constants that are not whole numbers", []
-    leaves = leaves_of(graph, integers, rng, lambda shape: rng.integers(-1, 2, tuple(shape)))
+    leaves = leaves_of(graph, test.integers, rng, lambda shape: rng.integers(-1, 2, tuple(shape)))
     bound = largest(graph, out, leaves)
     if bound > LIMIT:
         return f"not run: numbers may reach {bound:.2g}, beyond 2^53, where float64 is no longer exact", []
     D, E = small_integers(), exact(surrogates=True)
     one = np.ones(graph.types[out].shape)
     values, expected = evaluate(graph, D, leaves), evaluate(graph, E, leaves)
-    tape = compile_tape(graph, D, values)
-    by_floats = _started(tape, out, one, loop)
+    by_floats = test.run(D, values, one)
     by_integers = backprop(graph, E, expected, {out: E.value(one, graph.types[out])})
     refusals = _differences(graph, values, expected, "float64 = integers, forward", range(len(graph)))
-    compared = [value for value in range(out, -1, -1) if tape.wanted[value]]
-    refusals += _differences(graph, by_floats, by_integers, "float64 = integers, backward", compared)
+    refusals += _differences(graph, by_floats, by_integers, "float64 = integers, backward", test.compared)
     return (
         "differs from integers" if refusals else f"equal to integers in every entry (no number exceeds {bound:.3g})"
     ), refusals

@@ -374,7 +374,7 @@ class Session:
 
         last = Ref(self._builder, len(self._builder) - 1) if out is None else out
         given = {i: self._leaves[i] for i, leaf in enumerate(self.graph().leaves) if leaf.type.kind != "real"}
-        return certify(self.graph(last), integers=given, trials=trials, seed=seed)
+        return certify(self.graph(last), integers=given, frozen=self._frozen, trials=trials, seed=seed)
 
 
 def _natural(value: Any) -> int:
