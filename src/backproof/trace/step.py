@@ -132,7 +132,8 @@ class Step:
     """Values that something made which no call shows: {value, by, reads}."""
     regions: list[Region] = field(default_factory=list)
     altered: list[dict[str, Any]] = field(default_factory=list)
-    """Values whose numbers had changed, unseen, when the backward pass needed them: {value, call}."""
+    """Values that had changed, unseen, when the backward pass came to a value that was made from them: {value, by, saved}. Their own
+    numbers are then not recorded."""
     moments: list[Moment] = field(default_factory=list)
     """What became of gradients, in order."""
     scheduled: list[Scheduled] = field(default_factory=list)

@@ -17,6 +17,7 @@ from backproof.verify.gradients import add_regions, add_seeds, check_gradient, c
 from backproof.verify.handling import check_handling
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.practices import find_practices
+from backproof.verify.saved import check_saved
 from backproof.verify.schedule import check_schedules
 from backproof.verify.subject import Subject
 from backproof.verify.update import update_results
@@ -39,6 +40,7 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
     for stranger in step.unseen:
         place = f"value {stranger['value']}, made by {stranger['by']}"
         subject.leave_open(stranger["reads"], place, "no recorded call made it")
+    check_saved(subject)
     for call in step.calls:  # 1
         check_call(subject, call)
     add_seeds(subject)  # 2
@@ -59,5 +61,6 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
 
 def _causal(results: list[Result]) -> Iterator[Result]:
     """Forward equations in order of execution, then gradients from the last value to the first."""
-    yield from (result for result in results if result.equation == "forward")
-    yield from reversed([result for result in results if result.equation != "forward"])
+    first = ("saved operand", "forward", "mask")
+    yield from (result for result in results if result.equation in first)
+    yield from reversed([result for result in results if result.equation not in first])

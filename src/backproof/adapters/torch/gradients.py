@@ -25,6 +25,8 @@ class Gradients:
         """What stands in the backward pass for a value: (node, which of its outputs) → number."""
         self.used: Callable[[int], None] = lambda number: None
         """Is told that the backward pass has reached what made a value."""
+        self.copies = False
+        """Whether something rewrites the gradients of parameters during a backward pass, unseen: they are then copied as they arrive."""
         self._handles: list[Any] = []
 
     def follow(self, tensor: torch.Tensor, number: int, *, made: bool) -> None:
@@ -52,7 +54,8 @@ class Gradients:
         if gradient is None:
             return
         self.used(number)
-        self._add(gradient_key(number, self.passing), gradient)
+        copied = self.copies and self.values.found[number].origin == "parameter"
+        self._add(gradient_key(number, self.passing), gradient.clone() if copied else gradient)
 
     def _handed(self, number: int, gradient: torch.Tensor | None) -> None:
         if gradient is not None:

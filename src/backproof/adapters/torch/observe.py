@@ -18,9 +18,10 @@ from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, renumbere
 from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
+from backproof.adapters.torch.inside import inside
+from backproof.adapters.torch.saved import Saved
 from backproof.adapters.torch.updates import Updates
 from backproof.adapters.torch.values import Values
-from backproof.adapters.torch.inside import inside
 from backproof.lowering import LOWERINGS, canonical
 from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
@@ -51,9 +52,10 @@ class Observer(TorchFunctionMode):
         self.handling = Handling(self, ((self.values.names[id(p)], p) for p in model.parameters()))
         self.updates = Updates(self.values, self.handling)
         self.values.follow = self.gradients.follow
+        self.saved = Saved(self.values)
+        self.values.note, self.gradients.used = self.saved.note, self.saved.use
         self.backwards: list[Backward] = []
         self.regions: list[Region] = []
-        self.altered: list[dict[str, Any]] = []
         self.scheduled: list[Scheduled] = []
         self.facts: dict[str, Any] = {}
         self.place: list[str] = []
@@ -284,6 +286,7 @@ class Observer(TorchFunctionMode):
                 seed = self.values.number(seeds[i]) if i < len(seeds) else None
                 self.backwards.append(Backward(self.values.number(root), seed, len(self.calls), self.gradients.passing))
             self.gradients.settle()
+            self.saved.begin(self.calls, self.gradients.makers)
             with self.handling.backward(self.gradients.passing):
                 try:
                     return func(*args, **kwargs)
@@ -325,7 +328,7 @@ class Observer(TorchFunctionMode):
             self.updates.found,
             self.values.unseen,
             self.regions,
-            self.altered,
+            self.saved.found,
             self.handling.moments,
             self.scheduled,
             self.facts,

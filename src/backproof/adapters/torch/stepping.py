@@ -81,6 +81,7 @@ class Stepping:
         """Observe no longer; what was seen."""
         observer = self._left()
         observer.handling.settle()
+        observer.saved.settle()
         observer.scheduled = self.schedules.take()
         return observer
 
@@ -142,11 +143,19 @@ class Stepping:
         def reducing() -> str:
             reduced = bool(inner[0]) and wrapper.require_backward_grad_sync
             inner[0] = 0
-            return "mean" if reduced and observer.facts["world"] > 1 else ""
+            return _way_of(wrapper) if reduced and observer.facts["world"] > 1 else ""
 
         stack.callback(wrapper.register_forward_pre_hook(partial(called, "wrapped_calls")).remove)
         stack.callback(wrapper.module.register_forward_pre_hook(partial(called, "inner_calls")).remove)
         observer.handling.reducing = reducing
+        observer.gradients.copies = True
+
+
+def _way_of(wrapper: Any) -> str:
+    """How a data-parallel model reduces: a mean, unless a hook of another name does it."""
+    hooks = [hook for hook, _ in getattr(wrapper, "_comm_hooks", ())]
+    names = [getattr(hook, "__name__", type(hook).__name__) for hook in hooks]
+    return "mean" if all(name == "allreduce_hook" for name in names) else names[-1]
 
 
 def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer:

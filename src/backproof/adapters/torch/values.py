@@ -49,6 +49,8 @@ class Values:
         self.unseen: list[dict[str, Any]] = []
         self.follow: Callable[..., None] = lambda tensor, number, *, made: None
         """Asks to be shown the gradient of a new value; says whether a recorded call has made it."""
+        self.note: Callable[[int, torch.Tensor], None] = lambda number, tensor: None
+        """Is told of every value whose numbers are held."""
         self.inside = False
         """Whether values are made where no gradient can be seen."""
         self.renewed: set[int] = set()
@@ -150,6 +152,7 @@ class Values:
         self.found[number] = Value(number, dtype_name(tensor.dtype), tuple(tensor.shape), name, origin, inner)
         if stored:
             self.hold(f"v{number}", tensor)
+            self.note(number, self.numbers[f"v{number}"])
         return number
 
     def hold(self, key: str, tensor: torch.Tensor) -> None:
