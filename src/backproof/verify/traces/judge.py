@@ -69,7 +69,7 @@ class Judge:
         elif place in self.walked.remainders and (left is None or right is None):
             state = self._partial(place, found, room)
         elif left is not None and right is not None:
-            state = self._derived(place, found, room)
+            state = self._derived(place, found, room, left, right)
         else:
             state, room = self._compared(place, found, room, left, right, first)
         self.outcome.seen[place] = Seen(found, state, (left, right), room)
@@ -88,11 +88,20 @@ class Judge:
         self._find("bug", place, side, says, found, local, hints, local.by)
         self.tainted[place] = "finding"
 
-    def _derived(self, place: Place, found: Gap, room: float) -> str:
-        """Both sides follow from their own inputs: no difference is this layer's."""
+    def _derived(self, place: Place, found: Gap, room: float, left: Local, right: Local) -> str:
+        """Both sides follow from their own inputs: no difference is this layer's, unless one is far off what rounding does in practice."""
         if found.relative <= room:
             return "equal" if found.differing == 0 else "agrees"
         causes = {self.tainted[one] for one in self._reads(place) if one in self.tainted}
+        noisy = [one for one in (left, right) if one.verdict == "noise"]
+        if len(noisy) == 1 and not causes and found.relative > room + GAIN * self._most_agreeing(place):
+            says = (
+                f"{place} of {noisy[0].side} is {noisy[0].likely:.3g} times farther off than rounding takes it in practice, and what it "
+                f"is made from agrees; {noisy[0].ratio:.2g} of what rounding could do at worst"
+            )
+            self._find("differs", place, noisy[0].side, says, found, noisy[0], self._hints(place), noisy[0].by)
+            self.tainted[place] = "finding"
+            return "finding"
         replayed = self.walked.replayed.get(place)
         if replayed is not None and replayed.relative <= max(room, GAIN * self._most_agreeing(place)):
             self.tainted[place] = "flip"
