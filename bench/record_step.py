@@ -6,6 +6,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from pathlib import Path
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
@@ -60,8 +61,8 @@ def main():
         model(**batch).loss.backward()
         optimizer.step()
 
-    folder = tempfile.mkdtemp()
-    recorder = bpt.Recorder(model, optimizer, out=os.path.join(folder, "run"))
+    folder = Path(tempfile.mkdtemp())
+    recorder = bpt.Recorder(model, optimizer, out=folder / "run")
     plain, recorded, waiting = [], [], []
 
     def observed():
@@ -76,14 +77,14 @@ def main():
     for _ in range(args.steps):
         plain.append(seconds(step))
         recorded.append(seconds(observed))
-        waiting.append(seconds(recorder._wait))  # what the disk still needs once the step is done
+        waiting.append(seconds(recorder._wait))  # noqa: SLF001 # what the disk still needs once the step is done
     if args.profile:
         import cProfile
 
         cProfile.runctx("observed()", {"observed": observed}, {}, sort="tottime")
     recorder.close()
     calls = model.num_parameters()
-    size = sum(f.stat().st_size for f in os.scandir(os.path.join(folder, "run", "step000000")) if f.is_file())
+    size = sum(f.stat().st_size for f in (folder / "run" / "step000000").iterdir())
     shutil.rmtree(folder)
     p, r, w = (statistics.median(x) for x in (plain, recorded, waiting))
     print(f"parameters {calls:,}, {torch.get_num_threads()} threads, median of {args.steps}")
