@@ -295,9 +295,9 @@ class Bounded(Domain):
         def run(size: Any) -> Any:
             return primitive.forward(_KERNELS, index, size, **params)
 
-        if all(given.certain is None for given in x) and _whole(updates):
-            if np.max(run(abs(updates)), initial=0.0) <= 2.0**self.storage.precision:
-                return Bound(y)  # whole numbers that stay small are added without rounding, in any order
+        exact = all(given.certain is None for given in x) and _whole(updates)
+        if exact and np.max(run(abs(updates)), initial=0.0) <= 2.0**self.storage.precision:
+            return Bound(y)  # whole numbers that stay small are added without rounding, in any order
 
         def bound(errors: list[Error], rule: Any) -> Error:
             doubt, e = errors
@@ -333,6 +333,8 @@ class Bounded(Domain):
         y = primitive.forward(_KERNELS, given.value, to=to)
         kind = given.value.dtype.kind
         if to in FORMATS:
+            if given.certain is None and _representable(y, FORMATS[to]):
+                return given
             return Bound(y, *self._both(x, lambda e: self._rounded(y, e[0], 1.0, FORMATS[to])))
         if to == "real" and kind == "f":
             return given

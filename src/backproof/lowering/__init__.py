@@ -10,7 +10,7 @@ from backproof.lowering.losses import LOSSES
 from backproof.lowering.lowering import Lowering, canonical
 from backproof.lowering.masks import MASKS
 from backproof.lowering.memory import MEMORY
-from backproof.lowering.networks import NETWORKS
+from backproof.lowering.networks import ACTIVATIONS, NETWORKS
 from backproof.lowering.recurrent import RECURRENT
 from backproof.lowering.reductions import REDUCTIONS
 from backproof.lowering.space import SPACE
@@ -27,4 +27,16 @@ LOWERINGS: dict[str, Lowering] = {
     for lowering in family
 }
 
-__all__ = ["LOWERINGS", "Lowering", "canonical"]
+__all__ = [
+    "ACTIVATIONS",
+    "ALGEBRA",
+    "ARITHMETIC",
+    "FUNCTIONS",
+    "INDEXING",
+    "LOWERINGS",
+    "RECURRENT",
+    "REDUCTIONS",
+    "STRUCTURE",
+    "Lowering",
+    "canonical",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,14 @@ def _reshape(x: Ref, *shape: Any) -> Ref:
     return x.builder.apply("reshape", x, shape=tuple(sizes))
 
 
-def _cast(x: Ref, *given: Any, dtype: Any = None, **_: Any) -> Ref:
-    """Only a change of kind is a change of numbers; rounding to another format is the format of the output."""
+def _cast(x: Ref, *given: Any, dtype: Any = None, format: str, **_: Any) -> Ref:  # noqa: A002 # the format of the result
+    """A change of kind; and what is rounded to float32 from a wider format (what is rounded to a half format is, like every result)."""
     like = next((item.type.kind for item in given if isinstance(item, Ref)), x.type.kind)
     wanted = dtype or next((item for item in given if isinstance(item, str) and item in KIND_OF), None)
     kind = KIND_OF.get(str(wanted), like)
-    return moved(x) if kind == x.type.kind else _as(x, kind)
+    if kind != x.type.kind:
+        return _as(x, kind)
+    return x.builder.apply("cast", x, to="float32") if kind == "real" and format == "float32" else moved(x)
 
 
 def _as(x: Ref, kind: str) -> Ref:
@@ -61,7 +64,7 @@ SHORT = {
 
 
 def _cast_to(dtype: str) -> Callable[..., Ref]:
-    return lambda x, **_: _cast(x, dtype)
+    return partial(_cast, dtype=dtype)
 
 
 def _transpose(x: Ref, dim0: int, dim1: int) -> Ref:
@@ -352,8 +355,8 @@ STRUCTURE = (
     Lowering("view_as", lambda x, other: _reshape(x, *other.shape)),
     Lowering("reshape_as", lambda x, other: _reshape(x, *other.shape)),
     Lowering("ravel", lambda x: _reshape(x, -1) if x.type.size else x.builder.reshape(x, shape=(0,))),
-    *(Lowering(op, _cast) for op in ("to", "type", "_to_copy")),
-    *(Lowering(op, _cast_to(name)) for op, name in SHORT.items()),
+    *(Lowering(op, _cast, formatted=True) for op in ("to", "type", "_to_copy")),
+    *(Lowering(op, _cast_to(name), formatted=True) for op, name in SHORT.items()),
     Lowering("detach", lambda x: x.builder.apply("stop_gradient", x)),
     *(Lowering(op, _transpose) for op in ("transpose", "transpose_copy")),
     *(Lowering(op, _permute) for op in ("permute", "permute_copy")),

@@ -11,28 +11,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.evaluate import evaluate
 from backproof.numerics import FORMATS
 from backproof.session.tape import compile_tape, run_backward
 from backproof.trace.step import Call
+from backproof.verify.kernels import backward_in, forward_in, reads_in
 from backproof.verify.masks import decide, drops, undecided, with_mask
 from backproof.verify.origin import Origin
 from backproof.verify.region import Region, Unlowered, label, region_of, values_in, with_witnesses
 from backproof.verify.subject import Subject, computes_in, domain
 
-# Kernels whose backward adds up in the format of what it gives, and does not round once at the end; of these operands (all but the first).
-ADDS_AS_STORED = {
-    "layer_norm",
-    "embedding",
-    "gather",
-    "index_select",
-    "getitem",
-    "take_along_dim",
-    "index_put",
-    "index_add",
-}
-HALVES = ("bfloat16", "float16")
 ONLY_ROUNDS = {"to", "half", "bfloat16", "float", "double", "type"}
 
 
@@ -48,11 +39,12 @@ def check_call(subject: Subject, call: Call) -> None:
             call = mask.call
             reads = reads_of(call)
         region = region_of(call, reads, subject.value)
-        leaves = _leaves(subject, reads)
+        leaves = _read(call, _leaves(subject, reads))
     except Unlowered as reason:
         subject.leave_unknown(call, reads, place, str(reason))
         return
-    D = domain(computes_in(subject.value(call.outputs[0]).dtype))
+    form = forward_in(call.op, subject.value(call.outputs[0]).dtype, call.autocast)
+    D = domain(*form)
     doubts = D.doubts
     values = evaluate(region.graph, D, leaves)
     origin = _origin(subject, call, region, reads)
@@ -60,14 +52,25 @@ def check_call(subject: Subject, call: Call) -> None:
     for output, found in zip(call.outputs, region.graph.outputs, strict=True):
         if subject.stored(output):
             origins = () if origin is None else (replace(origin, output=found),)
-            subject.compare("forward", place, output, f"v{output}", values[found], origins)
+            subject.compare("forward", place, output, f"v{output}", values[found], origins, computing=form[0])
         else:
             subject.derived[output] = _settled(subject, call, output, values[found])
     if call.grad and (any(subject.value(output).inner for output in call.outputs) or undecided(subject, mask)):
         subject.deferred.append((call, mask))
     elif call.grad:
+        D, values = _again(subject, call, region, leaves, D, values)
         for passing in range(subject.step.passes):
             _backward(subject, call, region, D, values, passing)
+
+
+def _again(
+    subject: Subject, call: Call, region: Region, leaves: list[Any], D: Bounded, values: list[Bound] | None
+) -> tuple[Bounded, list[Bound]]:
+    """The values of a region where its derivative rounds otherwise than its forward."""
+    back = domain(*backward_in(call.op, subject.value(call.outputs[0]).dtype, call.autocast))
+    if back is D and values is not None:
+        return D, values
+    return back, evaluate(region.graph, back, leaves)
 
 
 def check_deferred(subject: Subject) -> None:
@@ -75,8 +78,7 @@ def check_deferred(subject: Subject) -> None:
     for call, mask in reversed(subject.deferred):
         reads = reads_of(call)
         region = region_of(call, reads, subject.value)
-        D = domain(computes_in(subject.value(call.outputs[0]).dtype))
-        values = None
+        D, values = domain("float32"), None
         closed = next((subject.open[value] for value in call.outputs if value in subject.open), None)
         if closed is not None:
             subject.leave(call, reads, closed)
@@ -88,7 +90,7 @@ def check_deferred(subject: Subject) -> None:
                 subject.leave(call, reads[:1], label(call))
                 continue
             if values is None or mask is not None:
-                values = evaluate(region.graph, D, _leaves(subject, reads))
+                D, values = _again(subject, call, region, _read(call, _leaves(subject, reads)), D, None)
             _backward(subject, call, region, D, values, passing)
 
 
@@ -103,6 +105,19 @@ def _leaves(subject: Subject, reads: tuple[int, ...]) -> list[Any]:
         raise Unlowered(f"it reads value {missing}, which was not recorded and cannot be derived")
     return [
         subject.array(f"v{value}") if subject.stored(value) else _plainly(subject.derived[value]) for value in reads
+    ]
+
+
+def _read(call: Call, leaves: list[Any]) -> list[Any]:
+    """What a call reads, rounded where autocast rounds it inside of the call."""
+    to = reads_in(call.op, call.autocast)
+    if not to:
+        return leaves
+    D = domain(to, "float32")
+    known = [leaf if isinstance(leaf, Bound) else Bound(np.asarray(leaf)) for leaf in leaves]
+    return [
+        D.cast(Bound(x.value.astype(np.float64), x.certain, x.likely), to=to) if x.value.dtype.kind == "f" else x
+        for x in known
     ]
 
 
@@ -152,11 +167,10 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
         return
     origin = _origin(subject, call, region, reads) if exact else None
     doubts = D.doubts
-    gradients = run_backward(compile_tape(region.graph, D, values, frozen), list(seeds))
-    coarse = _coarse(subject, call, region, values, seeds, frozen)
+    gradients = run_backward(compile_tape(region.graph, D, values, frozen), seeds)
     doubtful = D.doubts > doubts or any(v.certain is not None for v in values if v.value.dtype.kind != "f")
     for leaf, value in enumerate(reads):
-        part = coarse.get(leaf, gradients[leaf])
+        part = gradients[leaf]
         if leaf in frozen or part is None:
             continue
         dtype = subject.value(value).dtype
@@ -164,16 +178,3 @@ def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: 
             part = D.cast(part, to=dtype)
         found_at = None if origin is None else replace(origin, leaf=leaf, seeds=given, doubtful=doubtful)
         subject.contribute(value, part, found_at, passing, call.region)
-
-
-def _coarse(
-    subject: Subject, call: Call, region: Region, values: list[Bound], seeds: list[Bound | None], frozen: set[int]
-) -> dict[int, Bound | None]:
-    """The gradients of a half format that are added up in that format: with the bounds of such a sum."""
-    dtype = subject.value(call.outputs[0]).dtype
-    if call.op.removesuffix("_") not in ADDS_AS_STORED or dtype not in HALVES:
-        return {}
-    adds = domain("float32", dtype)
-    first = 1 if call.op == "layer_norm" else 0
-    found = run_backward(compile_tape(region.graph, adds, values, {*frozen, *range(first)}), list(seeds))
-    return {leaf: found[leaf] for leaf in range(first, len(region.graph.leaves))}

@@ -11,6 +11,7 @@ from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.evaluate import evaluate
 from backproof.numerics import FORMATS
 from backproof.verify.equation import Judgement, Total
+from backproof.verify.kernels import HALVES
 from backproof.verify.origin import Origin
 from backproof.verify.slope import SMALLEST, slope_bound
 
@@ -35,7 +36,8 @@ def looked_closer(
 
 def _flips(claimed: Any, origins: Sequence[Origin], dtype: str, computing: str) -> tuple[int, float]:
     """How many elements no rounding explains unless a decision fell the other way; and the largest margin of one in doubt."""
-    settled, doubting = Bounded(computing, doubting=False), Bounded(computing)
+    adds = "float32" if computing in HALVES else None
+    settled, doubting = Bounded(computing, adds, doubting=False), Bounded(computing, adds)
     total = Total()
     for origin in origins:
         graph, leaves, output = origin.derivation()

@@ -132,6 +132,7 @@ class Subject:
         *,
         claimed: Any = None,
         because: str = "",
+        computing: str = "",
     ) -> None:
         """What was recorded under a key, against what was derived for it; with where that comes from, to look closer."""
         dtype, name = self.value(value).dtype, self.value(value).name
@@ -140,7 +141,9 @@ class Subject:
         claimed = self.array(key) if claimed is None else claimed
         found, why = compared(claimed, derived, dtype), ""
         if dtype in FORMATS and found.verdict != "broken":
-            found, why = looked_closer(found, claimed, derived, origins, dtype, computes_in(dtype))
+            found, why = looked_closer(
+                found, claimed, derived, origins, dtype, computing or self._coarsest(dtype, origins)
+            )
         because = "; ".join(filter(None, (because if found.verdict == "broken" else "", why)))
         evidence = Evidence(claimed, derived, origins, dtype) if self._keeps(found) else None
         self.verdict.add(
@@ -155,6 +158,11 @@ class Subject:
                 made=_made(origins),
             )
         )
+
+    def _coarsest(self, dtype: str, origins: tuple[Origin, ...]) -> str:
+        """The format in which a gradient, or what was added to it, was computed."""
+        formats = [self.value(origin.call.outputs[0]).dtype for origin in origins if origin.call is not None]
+        return min((name for name in (dtype, *formats) if name in FORMATS), key=lambda name: FORMATS[name].precision)
 
     def _keeps(self, found: Judgement) -> bool:
         """Of the first broken equations the numbers are kept, so that their cause can be looked for."""
