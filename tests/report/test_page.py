@@ -102,6 +102,18 @@ def test_it_draws_everything_without_a_network_and_fits(browser, written, scheme
     assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 29)")
 
 
+def test_it_draws_anew_when_the_width_changes(browser, written):
+    tab, said = opened(browser, written, viewport={"width": 390, "height": 844})
+    size = "() => document.querySelector('.heatmaplayer image, .hm').getBoundingClientRect().width"
+    narrow = tab.evaluate(size)
+
+    tab.set_viewport_size({"width": 1280, "height": 844})
+    tab.wait_for_function(f"({size})() > 2 * {narrow}")
+
+    assert tab.locator(".plot").first.locator(".colorbar").count() == 1
+    assert said == []
+
+
 def test_names_are_shown_and_never_executed(browser, written):
     tab, said = opened(browser, written)
 

@@ -74,12 +74,12 @@ def _is_trace(folder: Path) -> bool:
 
 
 def _run(subject: str) -> Any:
-    from backproof.diagnose.run import Workers, verdicts
+    from backproof.diagnose.explain import diagnosed
     from backproof.report.page.run import run_section
-    from backproof.verify.run import open_run
-    from backproof.verify.step import Options
+    from backproof.verify.run import open_run, verify_at
 
-    return run_section(subject, verdicts(open_run(subject), Options(), Workers()))
+    run = open_run(subject)
+    return run_section(subject, (diagnosed(verify_at(run, at)) for at in run.chosen))
 
 
 def _comparison(args: argparse.Namespace, a: str, b: str) -> Any:

@@ -36,6 +36,17 @@ function layout(extra) {
 }
 const settings = { displayModeBar: false, responsive: true };
 
+// A plot is drawn anew when the light or the width changes: what plotly would keep of the last drawing does not all fit.
+function drawn(plot, contents, choose) {
+  const draw = async () => {
+    await Plotly.newPlot(plot, ...contents(), settings);
+    plot.on("plotly_click", ({ points: [point] }) => choose(point.x, point.y));
+  };
+  drawings.push(draw);
+  queueMicrotask(draw);
+  return plot;
+}
+
 // ── details ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function open(section, key) {
@@ -101,12 +112,12 @@ function grid(part, section) {
   const flat = part.values.flat().filter((x) => x !== null).map((x) => log(x, least));
   const low = Math.min(middle - 3, ...flat), high = Math.max(middle + 3, ...flat);
   const turn = (middle - low) / (high - low);
-  const draw = () => {
+  const contents = () => {
     const paper = dark.matches ? ["#1d3a4a", "#2f7d8c", "#e8c15a", "#e0654a", "#ff5a5f"] : ["#eef5f8", "#6fb6c4", "#f2c14e", "#dd6b3f", "#a3121a"];
     const scale = [[0, paper[0]], [turn * 0.999, paper[1]], [turn, paper[2]], [turn + (1 - turn) * 0.4, paper[3]], [1, paper[4]]];
     const ticks = Array.from({ length: 6 }, (_, i) => low + (i * (high - low)) / 5);
     const width = narrow() ? 16 : 46;
-    Plotly.react(plot, [{
+    return [[{
       type: "heatmap", z: part.values.map((row) => row.map((x) => log(x, least))), x: part.columns.map((_, i) => i), y: part.rows.map((_, i) => i),
       zmin: low, zmax: high, colorscale: scale, xgap: 1, ygap: 1, hoverongaps: false,
       text: part.values.map((row, r) => row.map((x, c) => `${plain(part.rows[r])}<br>${plain(part.columns[c])}: ${shown(x)} ${plain(part.unit)}`)),
@@ -117,21 +128,19 @@ function grid(part, section) {
       height: Math.max(180, Math.min(16000, 110 + part.rows.length * 20)),
       xaxis: { tickvals: part.columns.map((_, i) => i), ticktext: part.columns.map((t) => plain(short(t, 18))), side: "top", showgrid: false, tickangle: part.columns.length > 8 ? -60 : 0 },
       yaxis: { tickvals: part.rows.map((_, i) => i), ticktext: part.rows.map((t) => plain(short(t, width))), autorange: "reversed", showgrid: false },
-    }), settings);
+    })];
   };
   const choose = (c, r) => { if (part.keys.length && part.keys[r][c]) open(section, part.keys[r][c]); };
   walked(plot, part.columns.length, part.rows.length,
     (c, r) => `${part.rows[r]}, ${part.columns[c]}: ${shown(part.values[r][c])} ${part.unit}`,
     (c, r) => Plotly.relayout(plot, { shapes: [{ type: "rect", x0: c - 0.5, x1: c + 0.5, y0: r - 0.5, y1: r + 0.5, line: { color: colour("focus"), width: 3 } }] }), choose);
-  drawings.push(draw);
-  queueMicrotask(() => { draw(); plot.on("plotly_click", ({ points: [point] }) => choose(point.x, point.y)); });
-  return plot;
+  return drawn(plot, contents, choose);
 }
 
 function curve(part, section) {
   const plot = make("div", { class: "plot", "aria-label": `${part.title}. Curves; the arrow keys walk along them, Enter opens a place.` });
   const least = floor(part.lines.flatMap((line) => line.values));
-  const draw = () => {
+  const contents = () => {
     const colours = [colour("accent"), dark.matches ? "#f0a35e" : "#b8560b", colour("good"), colour("soft")];
     let next = 0;
     const lines = part.lines.map((line) => ({
@@ -143,19 +152,17 @@ function curve(part, section) {
     }));
     const every = Math.max(1, Math.ceil(part.labels.length / (narrow() ? 10 : 36)));
     const ticks = part.labels.map((_, i) => i).filter((i) => i % every === 0);
-    Plotly.react(plot, lines, layout({
+    return [lines, layout({
       height: narrow() ? 380 : 420, legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
       xaxis: { tickvals: ticks, ticktext: ticks.map((i) => plain(short(part.labels[i], 22))), tickangle: -60 },
       yaxis: { type: "log", title: { text: plain(part.unit) }, exponentformat: "power" },
-    }), settings);
+    })];
   };
   const choose = (i) => { if (part.keys[i]) open(section, part.keys[i]); };
   walked(plot, part.labels.length, 1,
     (i) => `${part.labels[i]}: ${part.lines.map((line) => `${line.name} ${shown(line.values[i])}`).join(", ")}`,
     (i) => Plotly.relayout(plot, { shapes: [{ type: "line", x0: i, x1: i, y0: 0, y1: 1, yref: "paper", line: { color: colour("focus"), width: 2 } }] }), choose);
-  drawings.push(draw);
-  queueMicrotask(() => { draw(); plot.on("plotly_click", ({ points: [point] }) => choose(point.x)); });
-  return plot;
+  return drawn(plot, contents, choose);
 }
 
 const PARTS = { table, grid, curve };

@@ -26,10 +26,10 @@ class _Place:
     ratio: float = 0.0
     likely: float = 0.0
     worst: Result | None = None
-    step: int = 0
-    by_step: dict[int, float] = field(default_factory=dict)
+    step: str = ""
+    by_step: dict[str, float] = field(default_factory=dict)
 
-    def add(self, step: int, result: Result) -> None:
+    def add(self, step: str, result: Result) -> None:
         """One more equation of this place."""
         self.by_step[step] = max(self.by_step.get(step, 0.0), result.ratio)
         self.likely = max(self.likely, result.likely)
@@ -43,11 +43,12 @@ class RunPage:
     def __init__(self, title: str) -> None:
         self.title = title
         self.places: dict[tuple[str, str], _Place] = {}
-        self.steps: dict[int, str] = {}
+        self.steps: dict[str, str] = {}
+        """step → verdict."""
         self.counts: Counter[str] = Counter()
         self.found: list[list[str]] = []
         self.tones: list[Tone] = []
-        self.first: tuple[int, Result] | None = None
+        self.first: tuple[str, Result] | None = None
         self.more = 0
         self.notes: dict[str, Counter[tuple[str, ...]]] = {
             "suspect": Counter(),
@@ -57,17 +58,18 @@ class RunPage:
 
     def add(self, verdict: StepVerdict) -> None:
         """One more step."""
-        self.steps[verdict.step] = verdict.verdict
+        step = str(verdict.step) if verdict.rank is None else f"{verdict.step} of rank {verdict.rank}"
+        self.steps[step] = verdict.verdict
         self.counts.update(verdict.counts)
         for result in verdict.results:
             name = f"{result.place} {result.probe}" if result.equation == "state" else result.place
             key = result.equation, name
-            self.places.setdefault(key, _Place(f"{name} · {result.equation}")).add(verdict.step, result)
+            self.places.setdefault(key, _Place(f"{name} · {result.equation}")).add(step, result)
         if self.first is None and verdict.broken:
-            self.first = verdict.step, verdict.broken[0]
+            self.first = step, verdict.broken[0]
         for result in verdict.findings:
             if len(self.found) < MOST_ROWS:
-                self.found.append(_row(verdict.step, result))
+                self.found.append(_row(step, result))
                 self.tones.append(TONES[result.verdict])
             else:
                 self.more += 1
@@ -112,7 +114,7 @@ class RunPage:
             *([("suspect practices", str(len(suspects)))] if suspects else []),
         ]
         tone: Tone = "warn" if verdict == "holds" and suspects else TONES[verdict]
-        cause = [("step", str(self.first[0])), *_facts(self.first[1])] if self.first else []
+        cause = [("step", self.first[0]), *_facts(self.first[1])] if self.first else []
         return Section(self.title, verdict, tone, facts, cause, parts, details)
 
     def _table(self, what: str, title: str, note: str, columns: str) -> list[Table]:
@@ -130,7 +132,7 @@ class RunPage:
         if len(steps) > MOST_STEPS:
             every = -(-len(steps) // (MOST_STEPS // 2))
             broken = [step for step in steps if self.steps[step] == "broken"][: MOST_STEPS // 2]
-            steps = sorted({*steps[::every], *broken})
+            steps = [step for i, step in enumerate(steps) if i % every == 0 or step in broken]
         note = "The largest error of each place in each step, over its certain bound; more than 1 is broken."
         if len(steps) < len(self.steps):
             note += f" {len(steps)} of {len(self.steps)} steps are shown."
@@ -165,10 +167,10 @@ def _curve(places: list[_Place], keys: list[str]) -> Curve:
     return Curve("Every equation along the network", note, [each.name for each in places], lines, "error / bound", keys)
 
 
-def _row(step: int, result: Result) -> list[str]:
+def _row(step: str, result: Result) -> list[str]:
     return [
         ("↳ " if result.cascades_from is not None else "") + f"{result.equation} at {result.place}{place(result.at)}",
-        str(step),
+        step,
         result.verdict,
         number(result.ratio),
         number(result.slope),
@@ -194,7 +196,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
 
 
 def _detail(each: _Place) -> Detail:
-    facts = [("worst in step", str(each.step)), *_facts(each.worst)] if each.worst is not None else []
+    facts = [("worst in step", each.step), *_facts(each.worst)] if each.worst is not None else []
     return Detail(each.name, facts)
 
 
