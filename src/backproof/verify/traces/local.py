@@ -23,6 +23,7 @@ from backproof.verify.equation import Judgement, judged
 from backproof.verify.origin import Origin
 from backproof.verify.traces.hints import hints_of
 from backproof.verify.traces.layers import ACROSS, BIASED, LOSSES, Region, region
+from backproof.verify.traces.network import called
 from backproof.verify.traces.side import Side
 
 Array = np.ndarray[Any, Any]
@@ -141,10 +142,11 @@ def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
     for place in reads:
         if not side.has(place):
             return f"what it reads was not recorded: {place}"
+    own = called(probe.name)
     names = tuple(probe.parameters) or tuple(
-        place.parameter for place in side.places if place.probe == probe.name and place.phase == "w_before"
+        place.parameter for place in side.places if place.probe == own and place.phase == "w_before"
     )
-    held = {name: Place(probe.name, "w_before", name) for name in names}
+    held = {name: Place(own, "w_before", name) for name in names}
     for place in held.values():
         if not side.has(place):
             return f"its parameter was not recorded: {place}"
@@ -160,15 +162,18 @@ def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
     except BackproofError as error:
         return f"{probe.kind} is not derived: {error}"
     if probe.kind in BIASED and "weight" in held and "bias" in held:
-        values[made.out] = _bias_first(values[made.out], side.tensor(held["weight"]), side.tensor(held["bias"]), D)
+        values[made.out] = _bias_first(
+            probe.kind, values[made.out], side.tensor(held["weight"]), side.tensor(held["bias"]), D
+        )
     return Layer(probe, made, values, reads, D)
 
 
-def _bias_first(y: Bound, weight: Array, bias: Array, D: Bounded) -> Bound:
+def _bias_first(kind: str, y: Bound, weight: Array, bias: Array, D: Bounded) -> Bound:
     """The bound of Σ w·x + b where b may be a term of the sum like any other, and be rounded with each of them."""
     n = max(weight.size // max(bias.size, 1), 1) + 1
     unit = D.accumulation.unit * (1 + 2.0**-20)
-    size = np.abs(bias).reshape(-1, *(1,) * (y.value.ndim - 2)) if y.value.ndim > 1 else np.abs(bias)
+    behind = 0 if kind == "linear" else max(y.value.ndim - 2, 0)  # the axes behind the channels'
+    size = np.abs(bias).reshape(-1, *(1,) * behind)
     certain, near = (
         (0.0 if error is None else error) * (1 + 2 / (n - 1)) + float(rule(n, unit)) * size
         for error, rule in ((y.certain, gamma), (y.likely, likely))

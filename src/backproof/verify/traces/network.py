@@ -108,6 +108,11 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
+def called(name: str) -> str:
+    """The layer of a call: `name#2` is the second call of `name`, with the same parameters."""
+    return re.sub(r"#[0-9]+$", "", name)
+
+
 @dataclass(frozen=True)
 class Origins:
     """What a tensor was made from, of what there is: the tensors that, if they agree, leave no other cause than the layer itself."""
@@ -123,7 +128,9 @@ class Origins:
 
     def parameters(self, probe: str, phase: str, start: str = "") -> Iterator[Place]:
         """The parameters, or their state, of a probe."""
-        return (one for one in self.there.get(probe, ()) if one.phase == phase and one.parameter.startswith(start))
+        return (
+            one for one in self.there.get(called(probe), ()) if one.phase == phase and one.parameter.startswith(start)
+        )
 
 
 def _forward(origins: Origins, place: Place) -> Iterator[Place]:
@@ -141,10 +148,11 @@ def _backward(origins: Origins, place: Place) -> Iterator[Place]:
 
 
 def _gradient(origins: Origins, place: Place) -> Iterator[Place]:
-    for one in origins.there.get(place.probe, ()):
-        if one.phase == "agrad":
-            yield one
-            yield from _forward(origins, Place(place.probe, "fwd", sample=one.sample))
+    for name in origins.there:
+        for one in origins.there[name] if called(name) == place.probe else ():
+            if one.phase == "agrad":
+                yield one
+                yield from _forward(origins, Place(name, "fwd", sample=one.sample))
 
 
 def _scaled(origins: Origins, place: Place) -> Iterator[Place]:

@@ -23,7 +23,7 @@ from backproof.verify.traces.decisions import Turn, routed, turns
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.layers import DECISIONS
 from backproof.verify.traces.local import Layer, Locals, Loss, batch_loss, judge, layer_of, loss_of
-from backproof.verify.traces.network import Network
+from backproof.verify.traces.network import Network, called
 from backproof.verify.traces.side import Side
 
 Array = np.ndarray[Any, Any]
@@ -74,6 +74,7 @@ class Walk:
         self._given: list[dict[Unit, dict[str, _Part]]] = [{} for _ in sides]
         self._open: list[dict[Unit, str]] = [{} for _ in sides]
         self._change: dict[Unit, Array] = {}
+        self._kept: dict[str, _Kept] = {}
 
     def run(self) -> Walked:
         """From the last probe to the first."""
@@ -141,23 +142,24 @@ class Walk:
     # ── a layer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _layer(self, probe: Probe) -> None:
-        sums: list[dict[str, Total]] = [{} for _ in self.sides]
-        noise: dict[str, float] = {}
-        change: dict[str, Array] = {}
+        owner = called(probe.name)
+        kept = self._kept.setdefault(owner, _Kept([{} for _ in self.sides]))
+        kept.calls += 1
         for sample in self.units:
             layers = [layer_of(side, side.probes.get(probe.name, probe), sample) for side in self.sides]
             for i, layer in enumerate(layers):
                 self._forward(i, probe, sample, layer)
                 self._gradient(i, (probe.name, sample))
             backs = [self._back(i, probe, sample, layer) for i, layer in enumerate(layers)]
-            for back, total in zip(backs, sums, strict=True):
+            for back, total in zip(backs, kept.sums, strict=True):
                 _add(back, total)
             if len(self.sides) == 2 and backs[0] is not None and backs[1] is not None:
                 changed = self._replay(probe, sample, (backs[0], backs[1]))
                 for name, part in changed.items():
-                    change[name] = change[name] + part if name in change else part
-                self._noise(backs[0], backs[1], changed, noise)
-        self._parameters(probe, sums, noise, change)
+                    kept.change[name] = kept.change[name] + part if name in kept.change else part
+                self._noise(backs[0], backs[1], changed, kept.noise)
+        if probe.name == owner:  # the first call, and so the last in backward
+            self._parameters(probe, self._kept.pop(owner))
         for sample in self.units:
             self._change.pop((probe.name, sample), None)
             for i in range(len(self.sides)):
@@ -311,25 +313,23 @@ class Walk:
             own = sum(0.0 if one.likely is None else one.likely for one in (x, y))
             noise[name] = max(noise.get(name, 0.0), float(np.max(off + own, initial=0.0)))
 
-    def _parameters(
-        self, probe: Probe, sums: list[dict[str, Total]], noise: dict[str, float], change: dict[str, Array]
-    ) -> None:
+    def _parameters(self, probe: Probe, kept: _Kept) -> None:
         for i, side in enumerate(self.sides):
             for place in sorted(one for one in side.places if one.probe == probe.name and one.phase == "grad_raw"):
-                total = sums[i].get(place.parameter)
-                parts = len(total.parts) if total else 0
+                total = kept.sums[i].get(place.parameter)
+                parts = (len(total.parts) if total else 0) / kept.calls
                 if total is None:
                     self.walked.locals[i].unchecked[place] = "its layer is not derived"
                 elif parts < len(self.units) or self.units not in ((None,), tuple(range(side.told.batch or 0))):
                     batch = side.told.batch or "unknown"
                     self.walked.locals[i].unchecked[place] = (
-                        f"a sum over a batch of {batch}, of which {parts} were recorded"
+                        f"a sum over a batch of {batch}, of which {parts:g} were recorded"
                     )
                 else:
                     derived = total.bound(side.format(place) or FORMATS["float64"])
                     self.walked.locals[i].judge(place, derived, probe.name, origins=total.known)
         if len(self.sides) == 2:
-            self._remain(probe, noise, change)
+            self._remain(probe, kept.noise, kept.change)
 
     def _remain(self, probe: Probe, noise: dict[str, float], change: dict[str, Array]) -> None:
         a, b = self.sides
@@ -341,6 +341,16 @@ class Walk:
             if x.shape == y.shape:
                 left = gap(x + change.get(name, 0.0), y)
                 self.walked.remainders[place] = Remainder(left, most * float(a.told.batch or len(self.units)))
+
+
+@dataclass
+class _Kept:
+    """What the calls of one layer have added to the gradients of its parameters so far."""
+
+    sums: list[dict[str, Total]]
+    noise: dict[str, float] = field(default_factory=dict)
+    change: dict[str, Array] = field(default_factory=dict)
+    calls: int = 0
 
 
 @dataclass(frozen=True)
