@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.domain import Domain
 from backproof.engine.doubt import any_doubt, doubt_of
+from backproof.engine.sums import SLACK, magnitude_of, never_nan, of_product, of_total, own
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive
 from backproof.ir.primitives.elementwise import EXP_ULPS, LOG_ULPS
@@ -30,9 +31,6 @@ Reals = NDArray[np.float64]
 Error = Any  # an array of bounds (or of doubts, for what is not real), or None for exact
 
 _KERNELS = NumPyKernels("float64")
-# Bounds are themselves computed in float64, and compared with a value computed in float64.
-_OWN = FORMATS["float64"].unit
-_SLACK = 1 + 2.0**-20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +99,12 @@ class Bounded(Domain):
         """A bound once the result is rounded; infinite where it may overflow, and 0 at a certain ±∞, which is exact."""
         fmt = fmt or self.storage
         size = abs(y) if error is None else abs(y) + error
-        fresh = (ulps * _own(fmt)) * size + ulps * fmt.underflow
-        total = fresh if error is None else fresh + error
+        total = size * (ulps * own(fmt))
+        total += ulps * fmt.underflow
+        if error is not None:
+            total += error
+        if float(np.max(size, initial=0.0)) <= fmt.largest:  # not so if any is not a number
+            return total
         sure = np.isinf(y) if error is None else np.isinf(y) & np.isfinite(error)
         return np.where(size <= fmt.largest, total, np.where(sure, 0.0, math.inf))
 
@@ -111,8 +113,10 @@ class Bounded(Domain):
             spread = None
             if any(error is not None for error in errors):
                 known = tuple(0.0 if error is None else error for error in errors)
-                spread = _never_nan(rounding.spread(np, values, known, y))
-                spread = np.where(sum(known) == 0, 0.0, np.where(np.isinf(y) & np.isfinite(spread), 0.0, spread))
+                spread = np.broadcast_to(rounding.spread(np, values, known, y), y.shape)
+                if not (math.isfinite(float(np.sum(spread))) and math.isfinite(float(np.sum(y)))):
+                    spread = never_nan(spread)
+                    spread = np.where(sum(known) == 0, 0.0, np.where(np.isinf(y) & np.isfinite(spread), 0.0, spread))
             if rounding.absolute and self.storage.precision < FORMATS["float64"].precision:
                 spread = (0.0 if spread is None else spread) + np.full(y.shape, rounding.absolute * self.storage.unit)
             return self._rounded(y, spread, rounding.ulps) if rounding.ulps else spread
@@ -146,16 +150,16 @@ class Bounded(Domain):
             return carried | unsure
         largest = np.max(abs(source) + error, axis=axis, initial=0.0)
         worst = np.expand_dims(largest, tuple(range(axis, axis + spread)))
-        return np.where(unsure, (worst + abs(y)) * _SLACK, carried)
+        return np.where(unsure, (worst + abs(y)) * SLACK, carried)
 
     def _summed(
         self, primitive: Primitive, sums: Sums, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any, params: Any
     ) -> Bound:
         n = sums.roundings(*values, **params)
-        unit = _own(self.accumulation)
+        unit = own(self.accumulation)
         tf32 = len(x) == 2 and self.computing.name == "tf32"
         operands = 2 * self.computing.unit * (1 + self.computing.unit) if tf32 else 0.0
-        form = _product if len(x) == 2 else _total
+        form = of_product if len(x) == 2 else of_total
         sizes = [abs(value) for value in values]
         if all(given.certain is None for given in x) and n == 0 and not tf32 and self.accumulation is self.storage:
             return Bound(y)
@@ -164,14 +168,15 @@ class Bounded(Domain):
             return primitive.forward(_KERNELS, *parts, **params)
 
         def bound_of(errors: list[Error], factor: float) -> Error:
-            error = _never_nan(form(run, sizes, errors, factor + operands)) + n * self.accumulation.underflow
+            error = never_nan(form(run, sizes, errors, factor + operands)) + n * self.accumulation.underflow
             grown = [size if e is None else size + e for size, e in zip(sizes, errors, strict=True)]
             error = self._unless_overflow(error, run, grown, n + 1, 1 + factor + operands)
             return error if self.accumulation is self.storage else self._rounded(y, error, 1.0)
 
         if all(given.certain is None for given in x) and self.accumulation is self.storage:
-            magnitude = run(*sizes)  # the one more product that both bounds need
-            if not tf32 and all(map(_whole, sizes)) and np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
+            whole = not tf32 and all(map(_whole, sizes))
+            magnitude = run(*sizes) if whole else magnitude_of(run, sizes, n, self.accumulation)
+            if whole and np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
             under = n * self.accumulation.underflow
             return Bound(
@@ -224,7 +229,7 @@ class Bounded(Domain):
             if doubt is None:
                 return chosen
             other = np.where(a == b, 0.0, abs(a - b)) + np.maximum(ea, eb)
-            return np.where(doubt, other * _SLACK, chosen)
+            return np.where(doubt, other * SLACK, chosen)
 
         return Bound(y, *self._both(x, bound_of))
 
@@ -242,7 +247,7 @@ class Bounded(Domain):
     def _prod(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         y = primitive.forward(_KERNELS, *values, axes=axes)
         n = max(math.prod(values[0].shape[axis] for axis in axes) - 1, 0)
-        factor = float(gamma(n, _own(self.storage)))
+        factor = float(gamma(n, own(self.storage)))
         size = abs(values[0])
 
         def bound_of(errors: list[Error]) -> Error:
@@ -252,7 +257,7 @@ class Bounded(Domain):
             off = np.where(np.all(size > 0, axis=axes), abs(y) * np.expm1(relative), grown)
             # The largest that a partial product may be, and what may multiply an underflow.
             peak = np.prod(np.maximum(size + e, 1.0), axis=axes)
-            error = off * _SLACK + factor * grown + n * self.storage.underflow * peak
+            error = off * SLACK + factor * grown + n * self.storage.underflow * peak
             return np.where(peak * (1 + factor) <= self.storage.largest, error, math.inf)
 
         return Bound(y, *self._both(x, bound_of))
@@ -265,7 +270,7 @@ class Bounded(Domain):
         shift = abs(given - np.where(np.isfinite(top), top, 0.0))
         weight = np.exp(-shift)
         total = np.sum(weight, axis=axes)
-        unit, n = _own(self.storage), max(math.prod(given.shape[axis] for axis in axes) - 1, 0)
+        unit, n = own(self.storage), max(math.prod(given.shape[axis] for axis in axes) - 1, 0)
         exp, log = EXP_ULPS * unit, LOG_ULPS * unit
 
         def bound(error: Error, factor: float) -> Error:
@@ -279,10 +284,10 @@ class Bounded(Domain):
             inside = np.where(known, -np.log1p(-np.where(known, relative, 0.0)), math.inf)
             logarithm = inside + log * (np.log(total) + 2 * off + inside)
             fresh = logarithm + unit * (abs(y) + off + logarithm) + 2 * self.storage.underflow
-            return np.where(np.isinf(y) & (off == 0), 0.0, _never_nan(off + fresh))
+            return np.where(np.isinf(y) & (off == 0), 0.0, never_nan(off + fresh))
 
         (only,) = x
-        summing = _own(self.accumulation)
+        summing = own(self.accumulation)
         return Bound(y, bound(only.certain, float(gamma(n, summing))), bound(only.likely, float(likely(n, summing))))
 
     def _scatter(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
@@ -290,7 +295,7 @@ class Bounded(Domain):
         y = primitive.forward(_KERNELS, index, updates, **params)
         hits = primitive.forward(_KERNELS, index, np.ones_like(updates), **params)
         n = max(int(hits.max(initial=0.0)) - 1, 0)
-        unit = _own(self.accumulation)
+        unit = own(self.accumulation)
 
         def run(size: Any) -> Any:
             return primitive.forward(_KERNELS, index, size, **params)
@@ -309,7 +314,7 @@ class Bounded(Domain):
             if doubt is not None:
                 # What is in doubt may be missing from where it is, and turn up anywhere along the axis.
                 found = found + (1 + factor) * _astray(primitive.name, index, doubt, grown, params["axis"])
-            found = self._unless_overflow(_never_nan(found), run, [grown], n + moved + 1, 1 + factor)
+            found = self._unless_overflow(never_nan(found), run, [grown], n + moved + 1, 1 + factor)
             return found if self.accumulation is self.storage else self._rounded(y, found, 1.0)
 
         return Bound(
@@ -349,25 +354,15 @@ class Bounded(Domain):
         return Bound(y, *self._both(x, lambda e: self._rounded(y, np.where(e[0], worst, 0.0), 1.0)))
 
 
-def _own(fmt: Format) -> float:
-    """A format's unit roundoff, with room for the rounding of the float64 that the bound is compared in."""
-    return (fmt.unit + _OWN) * _SLACK
-
-
 def _unsure_whole(x: Any, e: Any) -> Any:
     """Where an honest execution may truncate to another whole number."""
-    return (e > 0) & ~(np.trunc(x - e * _SLACK) == np.trunc(x + e * _SLACK))
+    return (e > 0) & ~(np.trunc(x - e * SLACK) == np.trunc(x + e * SLACK))
 
 
 def _whole(x: Any) -> bool:
     """Whether these are whole numbers; a look at the first tells most that are not."""
     first = x[(slice(0, 1),) * x.ndim]
     return bool(np.all(first == np.rint(first)) and np.all(x == np.rint(x)))
-
-
-def _never_nan(error: Any) -> Any:
-    """0·∞ in a bound says: nothing is known."""
-    return np.where(np.isnan(error), math.inf, error)
 
 
 def _representable(y: Any, fmt: Format) -> bool:
@@ -379,24 +374,6 @@ def _representable(y: Any, fmt: Format) -> bool:
 def _nothing(value: Any) -> Any:
     """The error of what is exact, in the shape of its value: 0, or no doubt."""
     return np.zeros(value.shape, dtype=np.float64 if value.dtype.kind == "f" else np.bool_)
-
-
-def _total(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> Any:
-    """Error of a sum: that of its terms, and its own roundings."""
-    error = errors[0]
-    return run(factor * sizes[0] if error is None else error + factor * (sizes[0] + error))
-
-
-def _product(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> Any:
-    """Error of a sum of products: |a|·eb + ea·(|b| + eb) and the roundings, in as few products as can be."""
-    (a, b), (ea, eb) = sizes, errors
-    if ea is None and eb is None:
-        return factor * run(a, b)
-    if ea is None:
-        return run(a, eb + factor * (b + eb))
-    if eb is None:
-        return run(ea + factor * (a + ea), b)
-    return run(a, eb + factor * (b + eb)) + run(ea, (1 + factor) * (b + eb))
 
 
 def _astray(name: str, index: Any, doubt: Any, sizes: Any, axis: int) -> Any:

@@ -144,7 +144,7 @@ def judged(claimed: Any, derived: Bound) -> Judgement:
             v = values[part]
             off = claims[part].astype(np.float64) - v
             gap = np.abs(off)
-            if not np.isfinite(gap).all():  # infinities that agree are no difference, and nothing else is alike
+            if not np.isfinite(gap.sum()):  # infinities that agree are no difference, and nothing else is alike
                 gap = _apart(claims[part], v, gap)
                 off = np.where(np.isfinite(off), off, 0.0)
                 v = np.where(np.isfinite(v), v, 0.0)
@@ -152,8 +152,8 @@ def judged(claimed: Any, derived: Bound) -> Judgement:
             if found > worst or begin == 0:
                 worst, at = found, begin + where
             likely = max(likely, _largest(gap, near, part)[0])
-            norm += float(np.dot(v, v))
-            lean += float(np.dot(off, v))
+            norm += float(np.einsum("i,i->", v, v))  # a product by BLAS would wake its threads for every block
+            lean += float(np.einsum("i,i->", off, v))
     place = tuple(int(i) for i in np.unravel_index(at, shape)) if values.size else ()
     numbers = (0.0, 0.0, 0.0)
     if values.size:
@@ -181,6 +181,9 @@ def _largest(gap: Any, bound: Any, part: slice) -> tuple[float, int]:
         place = int(np.argmax(gap))
         return (np.inf if gap[place] > 0 else 0.0), place
     ratio = gap / bound[part]
+    place = int(np.argmax(ratio))  # the first that is not a number, if any is not
+    if np.isfinite(ratio[place]) and not np.isinf(bound[part][place]):
+        return float(ratio[place]), place
     np.nan_to_num(ratio, copy=False, nan=np.inf, posinf=np.inf)
     ratio[(gap == 0) | np.isinf(bound[part])] = 0.0
     place = int(np.argmax(ratio))

@@ -1,0 +1,62 @@
+"""How far a sum, or a sum of products, may be off: what each analysis of the bounded domain is made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from backproof.numerics import FORMATS, Format
+
+Error = Any  # an array of bounds, or None for exact
+
+# Bounds are themselves computed in float64, and compared with a value computed in float64.
+_OWN = FORMATS["float64"].unit
+SLACK = 1 + 2.0**-20
+SINGLE = FORMATS["float32"]
+
+
+def own(fmt: Format) -> float:
+    """A format's unit roundoff, with room for the rounding of the float64 that the bound is compared in."""
+    return (fmt.unit + _OWN) * SLACK
+
+
+def never_nan(error: Any) -> Any:
+    """0·∞ in a bound says: nothing is known."""
+    return np.where(np.isnan(error), math.inf, error)
+
+
+def magnitude_of(run: Any, sizes: list[Any], n: int, accumulation: Format) -> Any:
+    """A sum of sizes, or of their products: from above, in float32 where that is exact enough and takes half of the time.
+
+    Each of the n + 1 terms of a sum of what is not negative meets at most n + 2 roundings; what underflows is added back.
+    """
+    largest = [float(np.max(size, initial=0.0)) for size in sizes]
+    if (
+        accumulation.precision > SINGLE.precision
+        or (n + 2) * math.prod(max(top, 1.0) for top in largest) > SINGLE.largest / 4
+    ):
+        return run(*sizes)
+    found = run(*(size.astype(np.float32) for size in sizes)).astype(np.float64)
+    found *= 1 + 2 * (n + 4) * SINGLE.unit
+    found += (n + 1) * SINGLE.underflow * (1 + sum(largest))
+    return found
+
+
+def of_total(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> Any:
+    """Error of a sum: that of its terms, and its own roundings."""
+    error = errors[0]
+    return run(factor * sizes[0] if error is None else error + factor * (sizes[0] + error))
+
+
+def of_product(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> Any:
+    """Error of a sum of products: |a|·eb + ea·(|b| + eb) and the roundings, in as few products as can be."""
+    (a, b), (ea, eb) = sizes, errors
+    if ea is None and eb is None:
+        return factor * run(a, b)
+    if ea is None:
+        return run(a, eb + factor * (b + eb))
+    if eb is None:
+        return run(ea + factor * (a + ea), b)
+    return run(a, eb + factor * (b + eb)) + run(ea, (1 + factor) * (b + eb))
