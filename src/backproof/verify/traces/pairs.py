@@ -37,15 +37,17 @@ def allowed_by(patterns: Sequence[str], place: Place) -> bool:
 def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None]) -> Paired:
     """Every pair of tensors of a step, and their gaps."""
     found, step = Paired(), a.step.index
-    for side in (a, b):
-        found.findings.extend(_listed(side, allow))
+    for side, other in ((a, b), (b, a)):
+        found.findings.extend(_listed(side, other, allow))
     for place in sorted(a.places | b.places, key=lambda one: (one.column, one.sample is not None, one.sample or 0)):
         tick()
         lacking = [side for side in (a, b) if not side.has(place)]
         if lacking:
             if not _in_parts(lacking[0], place) and not _part_of_a_number(lacking[0], place):
                 known = allowed_by(allow, place)
+                listed = lacking[0].step.stored.keys() - lacking[0].step.keys.keys()
                 says = f"{place} was not recorded by {lacking[0].name}"
+                says += ", though its manifest lists it" if place.key in listed else ""
                 found.findings.append(Finding("missing", step, place, lacking[0].name, says, allowed=known))
             continue
         if _whole_is_in_parts(a, b, place):
@@ -79,7 +81,7 @@ def _whole_is_in_parts(a: Side, b: Side, place: Place) -> bool:
     )
 
 
-def _listed(side: Side, allow: Sequence[str]) -> Iterator[Finding]:
+def _listed(side: Side, other: Side, allow: Sequence[str]) -> Iterator[Finding]:
     """What the manifest lists and is not there, and what is there and not listed."""
     step, listed = side.step, side.step.stored
     for name in step.unnamed:
@@ -88,8 +90,8 @@ def _listed(side: Side, allow: Sequence[str]) -> Iterator[Finding]:
     if not listed:
         return
     for key in listed:
-        if key not in step.keys:
-            place = parse(key, {})
+        if key not in step.keys and key not in other.step.keys:
+            place = parse(key)
             says = f"{side.name}: {key} is listed in the manifest, and not there"
             yield Finding("unlisted", step.index, place, side.name, says, allowed=allowed_by(allow, place))
     for key, place in step.keys.items():
