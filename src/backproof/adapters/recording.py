@@ -13,7 +13,7 @@ import numpy as np
 from backproof.errors import UsageError
 from backproof.trace import Event, Manifest, Probe, Sink, TraceWriter
 from backproof.trace.manifest import read_manifest
-from backproof.trace.phases import INPUT, LABEL
+from backproof.trace.phases import INPUT, LABEL, LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,29 @@ def which_samples(samples: int | None, batch: int | None) -> tuple[int, ...] | N
     return None if samples is None or batch is None else tuple(range(min(samples, batch)))
 
 
-def scaled(factor: float | str | None, batch: int | None) -> dict[str, float]:
-    """What gradients are to be multiplied by to be those of each sample's own loss: a number, or `mean` for the batch's size."""
+def scaled(factor: float | str | None, batch: int | None, *, handled: bool = False) -> dict[str, float]:
+    """What the numbers of a phase are to be multiplied by, from what makes a gradient that of each sample's own loss.
+
+    That is a number, or `mean` for the batch's size. What the optimizer gets is the gradient as the program has it, and `grad_raw` / batch
+    in a trace; where it was `handled` in between, nothing is said of it.
+    """
     if factor is None:
         return {}
     if isinstance(factor, str):
         if factor != "mean" or not batch:
             raise UsageError(f"trace: scale={factor!r}; say 'mean' for a mean over the batch, or a number")
         factor = float(batch)
-    return dict.fromkeys(("lossgrad", "agrad", "grad_raw"), float(factor))
+    found = dict.fromkeys(("lossgrad", "agrad", "grad_raw"), float(factor))
+    if batch and factor != batch and not handled:
+        found["grad_scaled"] = factor / batch
+    return found
+
+
+def untold_losses(probes: Sequence[Probe]) -> tuple[Probe, ...]:
+    """The probes without the mathematics of losses: a gradient whose scale is not known is not derived from them."""
+    return tuple(
+        Probe(p.name, p.parents, parameters=p.parameters) if p.name.partition("#")[0] == LOSS else p for p in probes
+    )
 
 
 def writer_for(out: str | os.PathLike[str], manifest: Manifest, step: int) -> TraceWriter:

@@ -59,6 +59,8 @@ class Manifest:
     """The format that was computed in, where tensors are stored in another."""
     scale: Mapping[str, float] = field(default_factory=dict)
     """phase → what its numbers are to be multiplied by, so that gradients are of each sample's own loss, and grad_raw their sum."""
+    handled: bool = False
+    """Whether something else than a scale lies between grad_raw and grad_scaled: gradients were clipped, or the scale is not known."""
     optimizer: Mapping[str, Any] = field(default_factory=dict)
     """{"name": a name of docs/optimizers.md or a class's path, and its settings}; {} where it is not told."""
     graph: str = ""
@@ -81,6 +83,7 @@ class Manifest:
             "samples": None if self.samples is None else list(self.samples),
             "dtype": self.dtype,
             "scale": dict(self.scale),
+            **({"handled": True} if self.handled else {}),
             "optimizer": dict(self.optimizer),
             "graph": self.graph,
             "probes": [_probe_json(probe) for probe in self.probes],
@@ -154,6 +157,7 @@ def from_json(data: Any, place: str) -> Manifest:
         samples=None if samples is None else tuple(_wholes(samples, f"{place}: samples")),
         dtype=given.take("dtype", str, ""),
         scale=given.take("scale", dict, {}),
+        handled=given.take("handled", bool, False),
         optimizer=given.take("optimizer", dict, {}),
         graph=given.take("graph", str, ""),
         order=_names(given.take("order", list, []), f"{place}: order"),

@@ -10,7 +10,17 @@ from typing import Any
 import jax
 
 from backproof.adapters.jax.taps import Tapped
-from backproof.adapters.recording import Kept, kept, place_of, scaled, tell, wanted_samples, which_samples, writer_for
+from backproof.adapters.recording import (
+    Kept,
+    kept,
+    place_of,
+    scaled,
+    tell,
+    untold_losses,
+    wanted_samples,
+    which_samples,
+    writer_for,
+)
 from backproof.errors import InputError, UsageError
 from backproof.trace import Manifest, Probe, Sink
 from backproof.trace.phases import INPUT, LABEL, LOSS
@@ -72,14 +82,15 @@ def trace(
     keeps += [*_parameters("grad_raw", step_seen.grads), *_parameters("grad_scaled", step_seen.grads)]
     if optimizer is not None:
         keeps += [*_states("opt_after", new_state, params), *_parameters("w_after", updated)]
-    batch = _batch(inputs)
+    batch, probes = _batch(inputs), _probes(step_seen.tapped, params, inputs)
     manifest = Manifest(
         framework=f"jax {jax.__version__}",
         store=store,
         batch=batch,
         samples=which_samples(samples, batch),
         scale=scaled(scale, batch),
-        probes=_probes(step_seen.tapped, params, inputs),
+        handled=scale is None,
+        probes=probes if scale is not None else untold_losses(probes),
         optimizer=dict(settings or {}),
         notes={**({} if scale is not None else {"scale": "not known; say scale='mean' or a number"}), **(notes or {})},
     )

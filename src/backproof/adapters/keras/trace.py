@@ -13,7 +13,16 @@ import numpy as np
 from backproof.adapters.keras.kinds import parameter_of, told_of_loss
 from backproof.adapters.keras.passes import Pass, run_pass, to_numpy
 from backproof.adapters.keras.watch import layers_of
-from backproof.adapters.recording import Kept, kept, scaled, tell, wanted_samples, which_samples, writer_for
+from backproof.adapters.recording import (
+    Kept,
+    kept,
+    scaled,
+    tell,
+    untold_losses,
+    wanted_samples,
+    which_samples,
+    writer_for,
+)
 from backproof.errors import UsageError
 from backproof.trace import Manifest, Probe, Sink
 from backproof.trace.phases import INPUT, LABEL, LOSS
@@ -81,13 +90,15 @@ def trace(
     keeps += [own.kept("w_after", own.variable) for own in owned]
     told, known_scale = told_of_loss(criterion)
     factor = known_scale if scale is None else scale
+    probes = _probes(seen, owned, told)
     manifest = Manifest(
         framework=f"keras {keras.__version__} on {keras.config.backend()}",
         store=store,
         batch=batch,
         samples=which_samples(samples, batch),
         scale=scaled(factor, batch),
-        probes=_probes(seen, owned, told),
+        handled=factor is None,
+        probes=probes if factor is not None else untold_losses(probes),
         optimizer={} if stepper is None else _settings(stepper),
         notes={"parameters": "in the names and layouts of torch.nn.functional", **(notes or {})},
     )

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 
-from backproof.adapters.recording import Kept, place_of, scaled, tell, wanted_samples, which_samples
+from backproof.adapters.recording import Kept, place_of, scaled, tell, untold_losses, wanted_samples, which_samples
 from backproof.adapters.torch.encode import dtype_name
 from backproof.adapters.torch.trace_kinds import plain
 from backproof.adapters.torch.trace_watch import Seen, Watch
@@ -128,7 +128,8 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
             tell(keeps, probes, self.sink)
         if self._writer is None:
             return
-        scale = self._scale(watch)
+        handled = watch.handled()
+        scale = self._scale(watch, handled=handled)
         unknown = (
             {}
             if scale
@@ -138,20 +139,21 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
             self._writer.manifest,
             batch=watch.batch,
             samples=which_samples(self.samples, watch.batch),
-            probes=probes,
+            probes=probes if scale else untold_losses(probes),
             scale=scale,
+            handled=handled or not scale,
             notes={**self._notes, **unknown},
             optimizer=_settings(self.optimizer, self._parameters),
         )
         with self._writer.step(self.index) as sink:
             tell(keeps, probes, sink)
 
-    def _scale(self, watch: Watch) -> dict[str, float]:
+    def _scale(self, watch: Watch, *, handled: bool) -> dict[str, float]:
         """What the gradients are to be multiplied by: said, or seen where there was one loss; else nothing is claimed."""
         factor = self.scale
         if factor is None and len(watch.losses) == 1:
             factor = watch.losses[0]()
-        return scaled(factor, watch.batch)
+        return scaled(factor, watch.batch, handled=handled)
 
 
 def _settings(optimizer: torch.optim.Optimizer | None, places: dict[int, tuple[str, str]]) -> dict[str, Any]:

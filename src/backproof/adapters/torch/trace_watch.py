@@ -78,6 +78,15 @@ class Watch(TorchFunctionMode):
         if before < len(self.seen) - 1:
             self.seen[before] = self.seen.pop()
 
+    def handled(self) -> bool:
+        """Whether a gradient was changed between the backward pass and the optimizer: clipped, unscaled, or otherwise."""
+        raw = {(seen.probe, seen.parameter): seen.tensor for seen in self.seen if seen.phase == "grad_raw"}
+        return any(
+            not torch.equal(seen.tensor, raw.get((seen.probe, seen.parameter), seen.tensor))
+            for seen in self.seen
+            if seen.phase == "grad_scaled"
+        )
+
     def made(self, probe: str, tensor: torch.Tensor) -> None:
         """A place has written this tensor: keep it, and its gradient when that comes."""
         self._remember(probe, tensor)

@@ -33,6 +33,10 @@ def check_scaling(locals_: Locals) -> None:
             locals_.unchecked[place] = f"not recorded: {raw}"
         elif side.told.batch is None:
             locals_.unchecked[place] = "the batch is not told"
+        elif side.told.handled:
+            locals_.unchecked[place] = (
+                "gradients were changed between the backward pass and the optimizer, or their scale is not known"
+            )
         else:
             value = side.tensor(raw) / side.told.batch
             storage = side.format(place) or FORMATS["float64"]
