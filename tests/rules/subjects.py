@@ -9,6 +9,7 @@ from functools import cache
 from honest import batch_of, given, network, read_back, steps
 
 from backproof.receipt import bundle_digest, emit, subject_digest
+from backproof.receipt.authoring import author_mazur
 
 
 def _start(seed=7, *, softmax=False, per_neuron=False, rate=0.5, activation="sigmoid", output="sigmoid"):
@@ -88,6 +89,7 @@ def _signed_bundle():
 
 
 SUBJECTS = {
+    "mazur": lambda: [read_back(author_mazur())],
     "sgd": _run,
     "tiny-rate": lambda: _run(rate=1e-6),
     "decay": lambda: _run("sgd"),

@@ -24,7 +24,16 @@ OPTIONAL = {
 }
 EVERY = int(os.environ.get("BACKPROOF_EVERY_CHANGE", "9"))  # 1 tries all of them, which takes minutes
 # (subject, the record that is changed)
-SUBJECTS = [("sgd", 0), ("decay", 0), ("bias", 0), ("softmax", 0), ("adamw", 0), ("momentum", 0), ("nesterov", 0)]
+SUBJECTS = [
+    ("mazur", 0),
+    ("sgd", 0),
+    ("decay", 0),
+    ("bias", 0),
+    ("softmax", 0),
+    ("adamw", 0),
+    ("momentum", 0),
+    ("nesterov", 0),
+]
 SUBJECTS += [("batch", 0), ("imported", 0), ("signed", 0), ("relu", 0), ("bundle", 2), ("adam-bundle", 1)]
 SUBJECTS += [("signed-bundle", 1)]
 

@@ -30,7 +30,7 @@ def two_layer_problems(topology: Topology, said: Mapping[str, Any]) -> list[Prob
     every = [unit for layer in LAYERS for unit in topology.units[layer]]
     twice = sorted({unit for unit in every if every.count(unit) > 1})
     problems += [Problem("topology.unit_order", f"the unit {unit} is named twice", unit) for unit in twice]
-    problems += _layer_problems(said)
+    problems += layer_problems(said)
     problems += _identity_problems(topology)
     for parameter in topology.parameters:
         problems += _parameter_problems(topology, parameter)
@@ -114,7 +114,8 @@ def _identity_problems(topology: Topology) -> list[Problem]:
     return problems
 
 
-def _layer_problems(said: Mapping[str, Any]) -> list[Problem]:
+def layer_problems(said: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the names of the layers of a network with the roles input, hidden and output."""
     layers = said.get("layers")
     if layers == list(LAYERS):
         return []

@@ -8,7 +8,7 @@ from typing import Any
 
 from backproof.receipt.formats.receipts import MAZUR_PARAMETERS, MAZUR_UNITS
 from backproof.receipt.topology import LAYERS, LOSSLESS, Parameter, Problem, Topology
-from backproof.receipt.topology_problems import layered_problems, two_layer_problems
+from backproof.receipt.topology_problems import layer_problems, layered_problems, two_layer_problems
 
 
 def topology_of(document: Mapping[str, Any]) -> Topology:
@@ -73,6 +73,7 @@ def _mazur(said: Mapping[str, Any]) -> Topology:
         for layer in LAYERS
         if said.get(f"{layer}_size") != 2
     ]
+    problems += layer_problems(said)
     return Topology(
         units,
         MAZUR_PARAMETERS,
