@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backproof.cli.command import Exit
@@ -28,8 +29,26 @@ def verify_run(args: argparse.Namespace, path: str) -> int:
         raise UsageError(f"--workers {args.workers}: at least one process is needed")
     run = open_run(path, args.steps)
     found = verdicts(run, Options(drift=args.drift, screen=args.screen), Workers(args.workers, args.cluster))
-    steps = tuple(_shown(args, _counted(found, len(run.chosen)), len(run.chosen)))
-    verdict = RunVerdict(path, steps, run.notes)
+    return _report(args, path, found, len(run.chosen), run.notes)
+
+
+def verify_tensor_receipt(args: argparse.Namespace, path: str) -> int:
+    """Verify a tensor receipt, and print what became of it."""
+    from backproof.diagnose.run import receipt_verdicts
+    from backproof.receipt.tensor import load_key
+    from backproof.verify.sealed import open_receipt
+    from backproof.verify.step import Options
+
+    receipt = open_receipt(Path(path))
+    key = load_key(Path(args.key), private=False) if args.key else None
+    found = receipt_verdicts(receipt, key, Options(drift=args.drift, screen=args.screen))
+    return _report(args, path, found, len(receipt.manifest["steps"]), ())
+
+
+def _report(
+    args: argparse.Namespace, path: str, found: Iterator[StepVerdict], total: int, notes: tuple[str, ...]
+) -> int:
+    verdict = RunVerdict(path, tuple(_shown(args, _counted(found, total), total)), notes)
     holds = verdict.holds(strict=args.strict)
     if wants_json(args):
         print_json({**verdict.to_json(), "ok": holds})

@@ -82,8 +82,23 @@ def _verify_run(args: argparse.Namespace, path: str) -> int:
     return verify_run(args, path)
 
 
+def _is_tensor_receipt(path: str, head: bytes) -> bool:
+    return (
+        head.startswith(b'{"payload":"')
+        or b'"format":"backproof.tensor-receipt.' in head
+        or b'{"digest":"' in head[:12]
+    )
+
+
+def _verify_tensor_receipt(args: argparse.Namespace, path: str) -> int:
+    from backproof.cli.runs import verify_tensor_receipt
+
+    return verify_tensor_receipt(args, path)
+
+
 SUBJECTS = (
     Subject("a recorded run", _is_run, _verify_run),
+    Subject("a tensor receipt", _is_tensor_receipt, _verify_tensor_receipt),
     Subject("a framework-trace sidecar", _is_sidecar, _refuse_sidecar),
     Subject("receipts", _is_receipt, _verify_receipts),
 )

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from backproof.diagnose.explain import diagnosed
 from backproof.errors import UsageError
-from backproof.verify.outcome import RunVerdict, StepVerdict
+from backproof.receipt.tensor import Key, load_key
+from backproof.verify.outcome import RunVerdict, StepVerdict, joined
 from backproof.verify.run import Run, open_run, verify_at
+from backproof.verify.sealed import Receipt, check_receipt, check_tensors, open_receipt
 from backproof.verify.step import Options
 
 
@@ -33,11 +36,30 @@ def verify(
     cluster: str = "",
     drift: bool = False,
     screen: bool = False,
+    key: str | os.PathLike[str] | None = None,
 ) -> RunVerdict:
-    """Verify a recorded run: a folder, or its URL. The same as `bp verify`, as data."""
-    run = open_run(os.fspath(subject), steps)
+    """Verify a recorded run (a folder, or its URL) or a tensor receipt. The same as `bp verify`, as data."""
+    path = os.fspath(subject)
+    if path.endswith(".json"):
+        receipt = open_receipt(Path(path))
+        public = None if key is None else load_key(Path(key), private=False)
+        return RunVerdict(path, tuple(receipt_verdicts(receipt, public, Options(drift, screen))))
+    run = open_run(path, steps)
     found = verdicts(run, Options(drift=drift, screen=screen), Workers(workers, cluster))
     return RunVerdict(os.fspath(subject), tuple(found), run.notes)
+
+
+def receipt_verdicts(receipt: Receipt, key: Key | None, options: Options) -> Iterator[StepVerdict]:
+    """One verdict per step of a tensor receipt: what it says of itself, its tensors' digests, and, where they are there, every equation."""
+    about = check_receipt(receipt, key)
+    places = {int(step[-6:]): i for i, step in enumerate(receipt.tensors.values())}
+    run = Run(tuple(receipt.tensors.values()), tuple(places.values()))
+    for at, said in enumerate(receipt.manifest["steps"]):
+        verdict = check_tensors(receipt, at)
+        parts = [about, verdict] if at == 0 else [verdict]
+        if said["step"] in places and not verdict.broken:
+            parts.append(one_verdict(run, options, places[said["step"]]))
+        yield joined(parts).settled()
 
 
 def verdicts(run: Run, options: Options, workers: Workers) -> Iterator[StepVerdict]:

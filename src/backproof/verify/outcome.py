@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,6 +31,8 @@ class StepVerdict:
     """Verdicts of equations that are no longer held."""
     kinds: Counter[str] = field(default_factory=Counter)
     """The same by kind of equation."""
+    rank: int | None = None
+    """Which rank of a data-parallel run recorded it."""
 
     def add(self, found: Result | NotChecked | Suspect | Scale) -> None:
         """One more equation, practice or scale, or one more place that nothing speaks of."""
@@ -84,6 +87,17 @@ class StepVerdict:
         held = Counter({"holds": len(self.results) - len(kept)})
         gone = Counter(result.equation for result in self.results if result.verdict not in SAID)
         return replace(self, results=kept, before=self.before + held, kinds=self.kinds + gone)
+
+
+def joined(parts: Sequence[StepVerdict]) -> StepVerdict:
+    """What was found of one step in several ways, as one verdict."""
+    found = StepVerdict(parts[-1].step)
+    for part in parts:
+        for name in ("results", "not_checked", "suspect", "scales", "notes"):
+            getattr(found, name).extend(getattr(part, name))
+        found.before += part.before
+        found.kinds += part.kinds
+    return found
 
 
 @dataclass(frozen=True)
