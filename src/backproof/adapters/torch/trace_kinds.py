@@ -128,6 +128,8 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "transpose": ("dim0", "dim1"),
     "unsqueeze": ("dim",),
     "squeeze": ("dim",),
+    "mean": ("dim", "keepdim"),
+    "sum": ("dim", "keepdim"),
     "cat": ("dim",),
     "stack": ("dim",),
     **{f"max_pool{n}d": (*_POOL, "dilation", "ceil_mode") for n in (1, 2, 3)},
@@ -141,15 +143,25 @@ HOW = {"inplace", "_stacklevel", "return_indices", "memory_format"}
 """Arguments that say how, and not what; return_indices only where it is false, for then a single tensor comes back."""
 
 
-def told_of_call(name: str, rest: Sequence[Any], given: dict[str, Any]) -> Told:
+ACROSS = {"mean", "sum", "softmax", "log_softmax", "cat", "stack", "squeeze", "unsqueeze", "transpose"}
+"""Functions along axes. What works along the first mixes the samples of a batch, and is told of none of them alone."""
+
+
+def told_of_call(name: str, rest: Sequence[Any], given: dict[str, Any], axes: int) -> Told:
     """The kind of a call by its arguments behind the tensors; none where an argument has no place in the tables."""
     names = FUNCTIONS.get(name)
     if names is None or len(rest) > len(names):
         return UNTOLD
     hyper = {**dict(zip(names, rest, strict=False)), **{key: item for key, item in given.items() if key not in HOW}}
     found = {key: plain(item) for key, item in hyper.items() if item is not None}
-    known = all(key in names for key in found) and None not in found.values()
-    return (name, found) if known else UNTOLD
+    if any(key not in names for key in found) or None in found.values():
+        return UNTOLD
+    if name in ACROSS:
+        along = [found[key] for key in names if key.startswith("dim") and key in found]
+        flat = [n for one in along for n in (one if isinstance(one, list) else [one])]
+        if not flat or any(n in (0, -axes) for n in flat):
+            return UNTOLD
+    return name, found
 
 
 LOSSES = {

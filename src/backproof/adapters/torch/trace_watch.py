@@ -213,7 +213,8 @@ class Watch(TorchFunctionMode):
             known, rest = len(reads) == len(tensors_in(args)) and not tensors, list(args[1:])
         elif list(args[: len(tensors)]) and any(a is not b for a, b in zip(args, tensors, strict=False)):
             known = False  # a number stands before a tensor: the kinds have tensors first
-        told = told_of_call(op.removesuffix("_") if in_place else op, rest, kwargs) if known else UNTOLD
+        base = op.removesuffix("_") if in_place else op
+        told = told_of_call(base, rest, kwargs, max(t.dim() for t in outputs)) if known else UNTOLD
         where = self._inside[-1] if self._inside else ""
         place = self._fresh(f"{where}.{op}" if where else op)
         self._write(place, reads, told, result)
@@ -279,7 +280,7 @@ def _factor(op: str, logits: Any, target: Any, rest: dict[str, Any], seeds: list
         weight = rest.get("weight")
         total = real.numel() if weight is None else float(weight[real].double().sum())
         count = total * count / max(target.numel(), 1)
-    found = count / float(seed.flatten()[0])
+    found = float(seeds[0].new_tensor(count) / seeds[0].flatten()[0])  # in the format that the seed was rounded to
     return found if found not in (0.0, float("inf")) and found == found else None  # noqa: PLR0124 # not a number is unequal to itself
 
 

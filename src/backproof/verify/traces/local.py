@@ -202,9 +202,17 @@ def loss_of(side: Side, probe: Probe, sample: int | None) -> Loss | str:
     if isinstance(made, str):
         return made
     layer, remark = made
-    each = layer.values[0].shape[0] if probe.hyper.get("reduction", "mean") == "mean" else 1
+    each = _count(layer) if probe.hyper.get("reduction", "mean") == "mean" else 1
     found = layer.back(Bound(np.full(layer.values[layer.region.out].shape, float(each))))[0]
     return Loss(layer.values[layer.region.out], found, remark) if found is not None else "the loss is a constant"
+
+
+def _count(layer: Layer) -> int:
+    """How many samples a mean is of: of classes, those that are not ignored."""
+    logits, target = (value.value for value in layer.values[:2])
+    if layer.probe.kind in ("cross_entropy", "nll_loss") and logits.ndim == 2 and target.ndim == 1:
+        return int(np.sum(target != layer.probe.hyper.get("ignore_index", -100)))
+    return int(logits.shape[0])
 
 
 def batch_loss(side: Side, probe: Probe, samples: Sequence[int | None]) -> tuple[Bound, Bound] | str:

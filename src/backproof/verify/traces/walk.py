@@ -125,6 +125,9 @@ class Walk:
             told, local = side.probes.get(probe.name, probe), self.walked.locals[i]
             if not side.has(place):
                 continue
+            if side.tensor(place).shape != ():
+                local.unchecked[place] = "it is no single number: the losses of samples are taken together elsewhere"
+                continue
             if self.units != (None,) and len(self.units) != side.told.batch:
                 local.unchecked[place] = "it is of the whole batch, and not every sample was recorded"
                 continue
@@ -133,7 +136,7 @@ class Walk:
                 local.unchecked[place] = found
                 continue
             mean, total = found
-            summed = side.tensor(place).shape == () and judge(side, place, total, LOSS).verdict != "broken"
+            summed = judge(side, place, total, LOSS).verdict != "broken"
             local.judge(place, total if summed else mean, LOSS)
 
     def _give(self, i: int, unit: Unit, child: str, part: _Part) -> None:
