@@ -24,8 +24,14 @@ def model_and_data(layers: int, vocabulary: int):
 
     torch.manual_seed(0)
     config = hf.GPT2Config(
-        n_layer=layers, n_embd=384, n_head=6, vocab_size=vocabulary, n_positions=128,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        n_layer=layers,
+        n_embd=384,
+        n_head=6,
+        vocab_size=vocabulary,
+        n_positions=128,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
     )
     ids = torch.randint(0, vocabulary, (8, 128))
     return hf.GPT2LMHeadModel(config).train(), {"input_ids": ids, "labels": ids}
@@ -48,8 +54,9 @@ def plain(model, data, steps: int = 3) -> float:
 
 def record(out: Path, layers: int, vocabulary: int) -> tuple[float, float]:
     """Record two steps; the seconds of a float32 and of a float64 step without a recorder."""
-    import backproof.torch as bpt
     import torch
+
+    import backproof.torch as bpt
 
     model, data = model_and_data(layers, vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

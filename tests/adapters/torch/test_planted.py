@@ -36,4 +36,4 @@ def test_it_is_found_there_and_its_twin_is_not_mentioned(name, tmp_path):
 
 
 def test_there_are_enough_of_them():
-    assert len(CASES) >= 20
+    assert len(CASES) >= 60
