@@ -84,6 +84,54 @@ def test_a_scaffold_generates_the_built_in_receipt(bp, tmp_path):
     assert json.loads(text)["drift_offset"] > 0
 
 
+@pytest.mark.parametrize(
+    ("layers", "activations", "optimizer"),
+    [
+        ("1-1", "softplus", "sgd"),
+        ("2-3-2-1-2", "gelu,tanh,silu,softmax", "adamw"),
+        ("3-2-2", "relu,identity", "adam"),
+        ("2-2-2-2-2-2", "mish,elu,softsign,tanhshrink,logsigmoid", "sgd_momentum"),
+    ],
+)
+def test_a_network_of_any_depth_is_made_and_verified_in_a_shell(bp, tmp_path, layers, activations, optimizer):
+    config, out = tmp_path / "in.json", tmp_path / "out.jsonl"
+    asked = ["--layers", layers, "--activations", activations, "--optimizer", optimizer]
+
+    assert bp("scaffold", "topology", *asked, "--out", config) == (0, "", "")
+    assert bp("validate-input", config) == (0, "valid\n", "")
+    assert bp("generate", "from-config", config, "--out", out)[0] == 0
+    for verb in (["verify"], ["verify", "general"], ["verify", "multi"], ["validate"], ["show"]):
+        assert bp(*verb, out)[0] == 0
+
+    document = json.loads(out.read_bytes())
+    assert document["schema_version"] == "1.0.0"
+    moved = next(update for update in document["updates"] if update["update"])
+    moved["update"] *= -1
+    out.write_text(json.dumps(document))
+    assert bp("verify", out)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--layers", "2"],
+        ["--layers", "2-0"],
+        ["--layers", "2-x"],
+        ["--layers", "2-99999"],
+        ["--layers", "2-2", "--activations", "softmax,relu"],
+        ["--layers", "2-2-2", "--activations", "softmax,relu"],
+        ["--layers", "2-2", "--activations", "swish"],
+        ["--layers", "2-2", "--optimizer", "lion"],
+        ["--topology", "xor", "--optimizer", "adam"],
+    ],
+)
+def test_a_network_that_cannot_be_is_refused(bp, asked):
+    code, out, err = bp("scaffold", "topology", *asked)
+
+    assert (code, out) == (3, "")
+    assert err.startswith("bp: ")
+
+
 def test_verify_mazur_judges_the_built_in_receipt_by_default(bp, mazur):
     for arguments in (["verify", "mazur", "--json"], ["verify", "mazur", mazur, "--json", "--strict"]):
         code, out, _ = bp(*arguments)

@@ -56,7 +56,7 @@ class Command:
 _COMPLAINTS = (
     ("unrecognized arguments: -", "INVALID_FLAG"),
     ("argument --topology: invalid choice", "INVALID_TOPOLOGY_ARG"),
-    ("the following arguments are required: --topology", "MISSING_TOPOLOGY_ARG"),
+    ("one of the arguments --topology", "MISSING_TOPOLOGY_ARG"),
     ("the following arguments are required: file", "MISSING_FILE_ARG"),
     ("the following arguments are required: [mazur|general|multi] FILE", "MISSING_FILE_ARG"),
 )

@@ -170,7 +170,10 @@ def _print_coverage(verdict: Verdict, out: TextIO, *, verbose: bool) -> None:
         rows.append(("unchecked", _reasons(verdict)))
     wide = get_terminal_size((WIDTH, 0)).columns if out.isatty() else WIDTH
     for label, text in rows:
-        print(fill(text, wide, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12), file=out)
+        print(
+            fill(text, wide, break_on_hyphens=False, initial_indent=f"  {label:<10}", subsequent_indent=" " * 12),
+            file=out,
+        )
     for entry in verdict.unchecked if verbose else ():
         print(f"  not checked: {printable(entry.path)} ({entry.because})", file=out)
 
