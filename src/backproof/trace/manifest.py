@@ -185,7 +185,7 @@ def _checked(found: Manifest, place: str) -> Manifest:
 def read_probes(data: list[Any], place: str) -> tuple[Probe, ...]:
     """Probes as data; each reads only probes that come before it, and the network's input and label."""
     found: list[Probe] = []
-    known = {INPUT, LABEL}
+    known, names = {INPUT, LABEL}, set[str]()
     for number, item in enumerate(data):
         given = _Given(item, f"{place}[{number}]")
         probe = Probe(
@@ -201,7 +201,7 @@ def read_probes(data: list[Any], place: str) -> tuple[Probe, ...]:
             raise InputError(f"{given.place}: a probe needs a name")
         if key is not None and key != encoded(probe.name):
             raise InputError(f"{given.place}: key: said {key!r}; {probe.name!r} is written {encoded(probe.name)!r}")
-        if probe.name in known - {INPUT, LABEL} or probe.name in {one.name for one in found}:
+        if probe.name in names:
             raise InputError(f"{given.place}: {probe.name!r} is there twice")
         for parent in probe.parents:
             if parent not in known:
@@ -209,6 +209,7 @@ def read_probes(data: list[Any], place: str) -> tuple[Probe, ...]:
                     f"{given.place}: {probe.name!r} reads {parent!r}, which is not before it; before it are {', '.join(sorted(known))}"
                 )
         known.add(probe.name)
+        names.add(probe.name)
         found.append(probe)
     return tuple(found)
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -22,6 +22,7 @@ from backproof.trace.manifest import NAME, Manifest, Stored, read_manifest
 from backproof.trace.safetensors import Tensors
 
 Array = np.ndarray[Any, Any]
+Header = tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]
 STEP = re.compile(r"step([0-9]{1,9})(\.safetensors)?")
 LONGEST_HEADER = 1 << 20
 MAPPED = 1 << 20  # bytes from which on a file is mapped and not read
@@ -165,10 +166,16 @@ def read_npy(path: Path) -> Array:
     return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape, order=order)
 
 
-def _header(file: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]:
+def _header(file: BinaryIO) -> Header:
     version = np.lib.format.read_magic(file)
     size = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
     if size > LONGEST_HEADER:
         raise ValueError(f"its header is said to have {size} bytes")
-    header = ast.literal_eval(file.read(size).decode("latin1" if version < (3, 0) else "utf-8"))
+    return _parsed(file.read(size), "latin1" if version < (3, 0) else "utf-8")
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: bytes, encoding: str) -> Header:
+    """A header's contents: most files of a trace have one of a few."""
+    header = ast.literal_eval(text.decode(encoding))
     return np.dtype(header["descr"]), tuple(header["shape"]), "F" if header["fortran_order"] else "C"

@@ -60,9 +60,7 @@ def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None]) -> Pa
 
 def _in_parts(side: Side, place: Place) -> bool:
     """Whether a tensor of the whole batch was recorded sample by sample."""
-    return place.sample is None and any(
-        one.column == place.column and one.sample is not None for one in side.places if one.probe == place.probe
-    )
+    return place.sample is None and place.column in side.sampled
 
 
 def _part_of_a_number(side: Side, place: Place) -> bool:

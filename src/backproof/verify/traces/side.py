@@ -36,10 +36,16 @@ class Side:
         """What was recorded."""
         return frozenset(self.step.places) - self._hidden
 
+    @cached_property
+    def sampled(self) -> frozenset[str]:
+        """The columns of what was recorded sample by sample."""
+        return frozenset(place.column for place in self.places if place.sample is not None)
+
     def hide(self, place: Place) -> None:
         """Forget a tensor that cannot be read."""
         self._hidden.add(place)
-        self.__dict__.pop("places", None)
+        for name in ("places", "sampled"):
+            self.__dict__.pop(name, None)
 
     def source(self, place: Place) -> Place | None:
         """Where a place's numbers are: its own file, or that of the whole batch, of which a sample is a part."""
