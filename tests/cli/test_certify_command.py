@@ -60,7 +60,9 @@ def test_a_graph_comes_through_a_pipe_in_either_form():
 
 
 BAD = {
-    "empty": (b"", "cut short"),
+    "empty": (b"", "there is nothing in it"),
+    "cut text": (to_text(graph()).rsplit("output", 1)[0].encode(), "cut short"),
+    "a number without end": (b'{"outputs": [' + b"9" * 10_000 + b"]}", "a whole number of 10000 digits"),
     "not JSON": (b"{", "not a graph in JSON"),
     "not UTF-8": (b"\xff\xfe{}", "not UTF-8"),
     "truncated": (to_json(graph()).encode()[:-40], "not a graph in JSON"),
@@ -92,6 +94,18 @@ def test_what_cannot_be_read_is_refused_with_exit_code_2_and_a_reason(case, tmp_
     assert printed.out == ""
 
 
+@pytest.mark.parametrize("command", ["certify", "prove"])
+def test_a_graph_that_no_machine_can_hold_is_refused_before_it_is_tried(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("backproof.session.theory.require", lambda *given: "")
+    b = Builder()
+    x = b.leaf(real(3), "x")
+    path = tmp_path / "graph"
+    path.write_text(to_json(b.graph(b.sum(b.broadcast(x, shape=(10**6, 10**6, 3), axes=(2,)), axes=(0, 1, 2)))))
+
+    assert cli.main([command, str(path)]) == 2
+    assert "real[1000000,1000000,3]" in capsys.readouterr().err
+
+
 def test_a_missing_file_a_folder_and_a_hostile_name_are_refused(tmp_path, capsys):
     for name in (str(tmp_path / "nothing"), str(tmp_path), "a\0b"):
         assert cli.main(["certify", name]) == 2
@@ -102,6 +116,7 @@ def test_wrong_usage_is_exit_code_3_and_points_at_the_help(saved, capsys):
     for wrong in (
         ["certify"],
         ["certify", str(saved), "--trials", "0"],
+        ["certify", str(saved), "--seed", "-1"],
         ["certify", str(saved), "--nonsense"],
         ["certifi"],
     ):

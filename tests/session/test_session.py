@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from backproof import Session
-from backproof.errors import GraphError, SessionError
+from backproof.errors import BackproofError, GraphError, SessionError
 from backproof.session.operations import OPERATIONS, OWN
 from backproof.session.tape import backward
 
@@ -445,3 +445,74 @@ def test_certify_speaks_of_what_was_recorded():
 
     assert found.holds
     assert found.error < 1e-15
+
+
+# ── misuse ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MISUSE = {
+    "a number for a reference": (lambda s, x: s.tanh(3.0), "tanh takes references"),
+    "a text for a reference": (lambda s, x: s.add("a", x), "add takes references"),
+    "nothing given": (lambda s, x: s.tanh(), "missing a required argument: 'x'"),
+    "too many given": (lambda s, x: s.tanh(x, x), "tanh takes 1 inputs, and got 2"),
+    "an unknown parameter": (lambda s, x: s.softmax(x, axis=0), "unexpected keyword argument 'axis'; it takes"),
+    "a text for a number": (lambda s, x: s.scale(x, "a"), "scale: could not convert"),
+    "a reference for a number": (lambda s, x: s.scale(x, x), "scale: "),
+    "a fraction for a place": (lambda s, x: s.slice_leading_axis_range(x, 0.5, 1), "slice_leading_axis_range: "),
+    "no heads": (lambda s, x: s.multi_head_attention(x, x, x, x, x, 0), "0 heads"),
+    "a ragged parameter": (lambda s, x: s.param([[1], [2, 3]]), "the parameter: "),
+    "a complex input": (lambda s, x: s.input([1j]), "complex"),
+    "a natural that is none": (lambda s, x: s.input_nat("a"), "natural number below 2\\^63, got 'a'"),
+    "a natural that is too large": (lambda s, x: s.input_nat(10**30), "natural number below 2\\^63"),
+    "a table for a vector": (lambda s, x: s.input_nat_vec([[1, 2]]), "a vector of natural numbers"),
+    "no gradients": (lambda s, x: s.grad(None, x), "expected the gradients"),
+    "no gradients to step by": (lambda s, x: s.sgd_step_all(0.1, None), "expected the gradients"),
+    "a text for a rate": (lambda s, x: s.sgd_step_all("a", []), "a finite number, not 'a'"),
+    "a rate that is no number": (lambda s, x: s.sgd_step_all(float("nan"), []), "a finite number, not nan"),
+    "no tangents": (lambda s, x: s.jvp_dense_all(x, None), "one tangent for each leaf"),
+    "no domain": (lambda s, x: Session(None), "a Domain or the name of one"),
+    "an unknown domain": (lambda s, x: Session("float7"), "there are float64"),
+    "nothing to certify": (lambda s, x: Session().certify(), "nothing was recorded"),
+    "another session's output to certify": (lambda s, x: Session().certify(x), "nothing was recorded"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSE)
+def test_misuse_is_an_error_of_ours_and_records_nothing(case):
+    call, match = MISUSE[case]
+    s = Session()
+    x = s.input(np.ones((2, 2)))
+    before = len(s.graph())
+
+    with pytest.raises(BackproofError, match=match):
+        call(s, x)
+
+    assert len(s.graph()) == before
+
+
+def test_a_training_loop_leaves_nothing_behind(rng):
+    """Memory after many steps is memory after a few, and every session that was reset is forgotten."""
+    import gc
+    import tracemalloc
+
+    s = Session()
+    w, data = s.param(rng.normal(size=(8, 8))), rng.normal(size=(4, 8))
+
+    def steps(count):
+        for _ in range(count):
+            s.reset_tape()
+            x, leaf, target = s.input(data), s.use(w), s.input_nat_vec([0, 1, 2, 3])
+            loss = s.cross_entropy(s.tanh(x @ leaf), target)
+            s.sgd_step_all(0.01, s.backward_scalar_dense_all(loss))
+            s.jvp_leaf(loss, leaf, data[:1].repeat(8, axis=0))
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        few = steps(20)
+        many = steps(300)
+    finally:
+        tracemalloc.stop()
+
+    assert many - few < 20_000  # bytes; a graph that was kept would be some 10,000 a step
+    assert len(s._past) <= 1

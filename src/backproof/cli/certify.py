@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.trials < 1:
         raise UsageError(f"--trials {args.trials}: at least 1")
+    if args.seed is not None and args.seed < 0:
+        raise UsageError(f"--seed {args.seed}: a whole number from 0 on")
     graph = read_graph(args.graph)
     found = certify(graph, trials=args.trials, seed=args.seed)
     if args.json:

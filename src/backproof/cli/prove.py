@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 
 from backproof.cli.command import Exit
-from backproof.cli.reading import read_text
+from backproof.cli.reading import read_graph
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,12 +34,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prove, report, and answer with an exit code."""
     from backproof.errors import InputError, UsageError
-    from backproof.ir.text import read_graph
     from backproof.session.prove import prove
 
     if args.seed < 0:
         raise UsageError(f"--seed {args.seed}: a whole number from 0 on")
-    graph = read_graph(read_text(args.graph))
+    graph = read_graph(args.graph)
     try:
         found = prove(graph, seed=args.seed, by=args.by, keep=args.keep)
     except OSError as error:

@@ -25,7 +25,10 @@ def evaluate(graph: Graph, D: Domain, leaves: Sequence[Any]) -> list[Value]:
             raise DomainError(f"leaf {graph.name(i)}: {error}") from None
     with np.errstate(all="ignore"):  # infinities are values like others: who reads them judges them
         for node in graph.nodes:
-            values.append(D.apply(node.primitive, *(values[a] for a in node.arguments), **node.given))
+            try:
+                values.append(D.apply(node.primitive, *(values[a] for a in node.arguments), **node.given))
+            except DomainError as error:
+                raise DomainError(f"%{len(values)} {node.op}: {error}") from None
     return values
 
 

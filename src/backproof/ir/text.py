@@ -22,6 +22,7 @@ from backproof.ir.tensor import Tensor
 from backproof.ir.types import KINDS, Type
 
 FORMAT = "backproof.graph.v1"
+_MOST_DIGITS = 4300  # what Python reads by default
 
 # ── parameters as JSON ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -98,10 +99,18 @@ def to_json(graph: Graph) -> str:
     )
 
 
+def _whole_number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a whole number of {len(digits)} digits; no size or index has more than {_MOST_DIGITS}")
+    return int(digits)
+
+
 def from_json(text: str | bytes) -> Graph:
     """The graph that `to_json` wrote; anything else is refused with the place and the reason."""
     try:
-        return _graph(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates))
+        return _graph(
+            json.loads(text, parse_constant=_no_constant, parse_int=_whole_number, object_pairs_hook=_no_duplicates)
+        )
     except ValueError as error:
         raise InputError(f"not a graph in JSON: {error}") from None
     except RecursionError:
@@ -213,6 +222,8 @@ def from_text(text: str) -> Graph:
     """The graph that `to_text` wrote."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     last = _OUTPUTS.fullmatch(lines[-1][1]) if lines else None
+    if not lines:
+        raise InputError("there is nothing in it; a graph is JSON or text, as backproof.ir.text writes it")
     if last is None:
         raise InputError("the text does not end with its line of outputs, 'output %0 %1'; it was cut short, or changed")
     outputs = tuple(int(found[1:]) for found in last[1].split())

@@ -1,5 +1,6 @@
 """The proof-linked session: record, compile to a tape, run backward, certify."""
 
-from backproof.session.session import Nat, Parameter, Session
+from backproof.session.leaves import Nat, Parameter
+from backproof.session.session import Session
 
 __all__ = ["Nat", "Parameter", "Session"]

@@ -28,6 +28,7 @@ from backproof.engine import degree
 from backproof.engine.domain import ArrayDomain, Domain, exact
 from backproof.engine.evaluate import evaluate, pushforward
 from backproof.engine.field import FieldKernels, P, multiply, total_of
+from backproof.engine.room import require_room
 from backproof.errors import SessionError
 from backproof.ir.backprop import backprop, differentiable
 from backproof.ir.graph import Graph
@@ -36,6 +37,7 @@ from backproof.ir.text import digest
 from backproof.session.tape import Gradients, Tape, compile_tape, run_backward
 
 Loop = Callable[[Tape, Gradients], Gradients]
+_BYTES = 4 * 8  # for each number: its value, its gradient twice, its tangent
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ def certify(
         raise SessionError(f"the output {graph.name(out)} is {graph.types[out]}; only reals have gradients")
     if trials < 1:
         raise SessionError(f"{trials} trials show nothing; at least 1")
+    if seed is not None and seed < 0:
+        raise SessionError(f"seed {seed}: a whole number from 0 on")
+    require_room(graph, _BYTES)
     seed = secrets.randbits(63) if seed is None else seed
     # What is compared is for the graph to say, and not for the tape, which is judged.
     compared = sorted((value for value in differentiable(graph, frozen) if value <= out), reverse=True)

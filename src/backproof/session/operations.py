@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from backproof.errors import GraphError
@@ -28,6 +29,14 @@ class Operation:
     name: str
     says: str
     function: Callable[..., Ref]
+
+    def misuse(self, given: Sequence[Any], params: dict[str, Any]) -> str:
+        """What is wrong with these arguments, as far as their number and names go."""
+        try:
+            signature(self.function).bind(*given, **params)
+        except TypeError as error:
+            return f"{error}; it takes {signature(self.function)}"
+        return ""
 
 
 def _primitive(name: str, **fixed: Any) -> Callable[..., Ref]:
@@ -195,7 +204,10 @@ def _along_last(name: str) -> Callable[..., Ref]:
 
 def _attention(x: Ref, wq: Ref, wk: Ref, wv: Ref, wo: Ref, heads: int, mask: Any = None) -> Ref:
     """Self-attention of x (n, D) by H heads; a blocked entry has no weight, and a row with all entries blocked is 0."""
-    _need(len(x.shape) == 2 and wq.shape[-1] % heads == 0, f"{heads} heads of {wq.type}, for {x.type}")
+    _need(
+        heads >= 1 and len(x.shape) == len(wq.shape) == 2 and wq.shape[-1] % heads == 0,
+        f"{heads} heads of {wq.type}, for {x.type}",
+    )
     D, n, size = x.builder, x.shape[0], wq.shape[-1] // heads
 
     def split(w: Ref) -> Ref:

@@ -7,6 +7,7 @@ Coq's kernel, or the oracle extracted from the theory, computes every value and 
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import time
@@ -19,6 +20,7 @@ import numpy as np
 
 from backproof.engine.domain import ArrayDomain
 from backproof.engine.exact import SURROGATES, ExactKernels, rational
+from backproof.engine.room import require_room
 from backproof.errors import BackproofError, DomainError, SessionError
 from backproof.ir.graph import Graph
 from backproof.ir.text import digest
@@ -32,6 +34,9 @@ By = Literal["kernel", "oracle"]
 Numbers = list[tuple[int, ...]]
 KERNEL_WORK = 150_000
 """About how many products and numbers the kernel is asked for before the oracle is taken instead."""
+_BYTES = (
+    400  # for each number: Python objects of its value and gradient, the words that say them, and those that come back
+)
 LARGEST_BITS, LARGEST_POWER = 1 << 15, 1 << 12
 
 
@@ -214,6 +219,7 @@ def _functions(graph: Graph) -> list[str]:
 def prove(graph: Graph, *, seed: int = 0, by: By | None = None, keep: Path | None = None) -> Proof:
     """Record a graph's numbers and have them computed again. Without `by`, the kernel, or the oracle for large graphs."""
     theory.require("coqc", "coq")
+    require_room(graph, _BYTES)
     return check(graph, record(graph, seed), seed=seed, by=by, keep=keep)
 
 
@@ -221,7 +227,9 @@ def check(graph: Graph, found: Record, *, seed: int, by: By | None = None, keep:
     """Have recorded numbers computed again, and compared entry by entry."""
     by = by or ("kernel" if _work(graph) * _width(found) ** 2 <= KERNEL_WORK else "oracle")
     if keep is not None:
-        keep.write_text(certificate(found), encoding="utf-8")
+        partial = keep.with_name(f".{keep.name}.{os.getpid()}")  # whole or not at all
+        partial.write_text(certificate(found), encoding="utf-8")
+        partial.replace(keep)
     ask: Callable[[Graph, Record], Difference | None] = _by_kernel if by == "kernel" else _by_oracle
     (theory.checked_theory if by == "kernel" else theory.oracle)()  # outside the time that is reported
     start = time.perf_counter()

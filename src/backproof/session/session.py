@@ -11,10 +11,10 @@ s.reset_tape()
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 from weakref import WeakSet
 
 import numpy as np
@@ -26,32 +26,12 @@ from backproof.ir.build import Builder, Ref
 from backproof.ir.graph import Graph
 from backproof.ir.primitive import Value
 from backproof.ir.types import Type
-from backproof.session.operations import OPERATIONS
+from backproof.session.leaves import Nat, Parameter, nat_type, natural, naturals
+from backproof.session.operations import OPERATIONS, Operation
 from backproof.session.tape import Gradients, Tape, backward, compile_tape, wanted_values
 
 if TYPE_CHECKING:
     from backproof.session.certify import Certificate
-
-
-class Parameter:
-    """A mutable tensor outside of any graph. `Session.use` records its present value as a leaf."""
-
-    def __init__(self, value: Any, name: str, *, requires_grad: bool) -> None:
-        self.value = value
-        self.name = name
-        self.requires_grad = requires_grad
-
-    def __repr__(self) -> str:
-        return f"Parameter({self.name or 'unnamed'}, shape {list(self.value.shape)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Nat:
-    """A place in the session's natural numbers: where it starts, and how many it holds (None: a single number)."""
-
-    start: int
-    length: int | None
-    ref: Ref
 
 
 class Session:
@@ -63,6 +43,8 @@ class Session:
 
     def __init__(self, domain: str | Domain = "float64") -> None:
         self.domain = domain_named(domain) if isinstance(domain, str) else domain
+        if not isinstance(self.domain, Domain):
+            raise SessionError(f"domain is a Domain or the name of one, not {type(domain).__name__}")
         self._past: WeakSet[Builder] = WeakSet()
         self._start()
 
@@ -115,16 +97,16 @@ class Session:
 
     def input_nat(self, value: int, name: str = "") -> Nat:
         """A natural number to index with. It may be changed at any time with `set_nat`, also after operations."""
-        return self._nat(_natural(value), None, name)
+        return self._nat(natural(value), None, name)
 
     def input_nat_vec(self, values: Sequence[int], name: str = "") -> Nat:
         """A vector of natural numbers to index with; `set_nat_vec` changes it at any time."""
-        numbers = [_natural(value) for value in np.asarray(values).ravel().tolist()]
+        numbers = naturals(values)
         return self._nat(numbers, len(numbers), name)
 
     def _nat(self, value: Any, length: int | None, name: str) -> Nat:
         start = sum(1 if nat.length is None else nat.length for nat, _ in self._nats)
-        ref = self._leaf(self.domain.value(value, _nat_type(length)), "int", name)
+        ref = self._leaf(self.domain.value(value, nat_type(length)), "int", name)
         self._frozen.add(ref.id)
         found = Nat(start, length, ref)
         self._nats.append((found, length))
@@ -140,15 +122,15 @@ class Session:
 
     def set_nat(self, nat: Nat, value: int) -> None:
         """Put another number there: the recorded operations then speak of it."""
-        self._replace(self._own_nat(nat, vector=False), _natural(value), _nat_type(None))
+        self._replace(self._own_nat(nat, vector=False), natural(value), nat_type(None))
 
     def set_nat_vec(self, nat: Nat, values: Sequence[int]) -> None:
         """Put other numbers there, as many as before."""
         leaf = self._own_nat(nat, vector=True)
-        numbers = [_natural(value) for value in np.asarray(values).ravel().tolist()]
+        numbers = naturals(values)
         if len(numbers) != nat.length:
             raise SessionError(f"the place holds {nat.length} numbers, and got {len(numbers)}")
-        self._replace(leaf, numbers, _nat_type(nat.length))
+        self._replace(leaf, numbers, nat_type(nat.length))
 
     def _own_nat(self, nat: Nat, *, vector: bool) -> int:
         if not isinstance(nat, Nat) or (nat.length is not None) != vector:
@@ -162,8 +144,8 @@ class Session:
     def _real(self, value: Any, what: str) -> Value:
         if isinstance(value, np.ndarray):
             value = value.copy()  # what the user does to it later is no part of the session
-        shape = tuple(int(size) for size in getattr(value, "shape", np.shape(value)))
         try:
+            shape = tuple(int(size) for size in (value.shape if hasattr(value, "shape") else np.shape(value)))
             return self.domain.value(value, Type("real", shape))
         except (DomainError, TypeError, ValueError) as error:
             raise SessionError(f"{what}: {error}") from None
@@ -189,15 +171,19 @@ class Session:
             raise AttributeError(name)
         if name not in OPERATIONS:
             raise AttributeError(f"a session has no operation {name!r}; dir(session) lists them")
-        return partial(self._record, OPERATIONS[name].function)
+        return partial(self._record, OPERATIONS[name])
 
-    def _record(self, function: Callable[..., Ref], /, *given: Any, **params: Any) -> Ref:
+    def _record(self, operation: Operation, /, *given: Any, **params: Any) -> Ref:
         """An operation, recorded whole or, on an error, not at all."""
-        with self._builder.atomic():
-            return function(
-                *(self._given(value) for value in given),
-                **{key: self._given(value) for key, value in params.items()},
-            )
+        taken = [self._given(value) for value in given]
+        named = {key: self._given(value) for key, value in params.items()}
+        if taken and not isinstance(taken[0], Ref):
+            raise SessionError(f"{operation.name} takes references of this session, and got {type(given[0]).__name__}")
+        try:
+            with self._builder.atomic():
+                return operation.function(*taken, **named)
+        except (TypeError, ValueError, AttributeError) as error:  # of what was given: a rule would have said it better
+            raise SessionError(f"{operation.name}: {operation.misuse(taken, named) or error}") from error
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *OPERATIONS})
@@ -278,6 +264,7 @@ class Session:
     def grad(self, gradients: Gradients, ref: Ref) -> Any:
         """One entry of the dense array, as an array."""
         value = self._own(ref).id
+        _expect_gradients(gradients)
         if value >= len(gradients):
             raise SessionError(
                 f"%{value} is outside of the gradients, which have {len(gradients)} entries; it was recorded later"
@@ -306,6 +293,8 @@ class Session:
     def jvp_dense_all(self, out: Ref, tangents: Sequence[Any]) -> Any:
         """The tangent of `out`, given one tangent per leaf of reals."""
         graph = self.graph()
+        if not isinstance(tangents, Sequence | np.ndarray):
+            raise SessionError(f"expected one tangent for each leaf of reals, got {type(tangents).__name__}")
         if len(tangents) != len(graph.real_leaves):
             raise SessionError(f"there are {len(graph.real_leaves)} leaves of reals, and got {len(tangents)} tangents")
         given = {}
@@ -348,6 +337,9 @@ class Session:
     def sgd_step_all(self, learning_rate: float, gradients: Gradients) -> None:
         """p ← p − learning_rate·gradient for every parameter in use. A frozen one stays; one used twice moves twice."""
         D = self.domain
+        _expect_gradients(gradients)
+        if not isinstance(learning_rate, SupportsFloat) or not math.isfinite(float(learning_rate)):
+            raise SessionError(f"a learning rate is a finite number, not {learning_rate!r}")
         for leaf, parameter in self._parameters.items():
             if not parameter.requires_grad:
                 continue
@@ -372,16 +364,13 @@ class Session:
         """Test, on random elements of a prime field, that the tape of what was recorded computes its gradient."""
         from backproof.session.certify import certify
 
-        last = Ref(self._builder, len(self._builder) - 1) if out is None else out
+        if not len(self._builder):
+            raise SessionError("nothing was recorded, so there is nothing to certify")
+        last = Ref(self._builder, len(self._builder) - 1) if out is None else self._own(out)
         given = {i: self._leaves[i] for i, leaf in enumerate(self.graph().leaves) if leaf.type.kind != "real"}
         return certify(self.graph(last), integers=given, frozen=self._frozen, trials=trials, seed=seed)
 
 
-def _natural(value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)) or int(value) != value or value < 0:
-        raise SessionError(f"expected a natural number, got {value!r}")
-    return int(value)
-
-
-def _nat_type(length: int | None) -> Type:
-    return Type("int", () if length is None else (length,))
+def _expect_gradients(given: Any) -> None:
+    if not isinstance(given, list):
+        raise SessionError(f"expected the gradients that a backward pass gave, got {type(given).__name__}")

@@ -19,7 +19,7 @@ from backproof.engine.evaluate import evaluate
 from backproof.errors import SessionError
 from backproof.ir.build import Ref
 from backproof.ir.graph import Graph
-from backproof.session.session import Nat, Session
+from backproof.session import Nat, Session
 from backproof.session.tape import Gradients, Tape, compile_tape, run_backward
 from backproof.trace.event import Event
 from backproof.trace.manifest import Probe
