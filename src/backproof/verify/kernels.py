@@ -4,7 +4,7 @@ Every such kernel reads its operands as float32, adds up in float32, and stores 
 of a function is one kernel:
 
 * A function of FUSED is one: everything between reading and storing is float32, and is rounded once. (Elementwise functions, views,
-  plain products and reductions, layer normalisation along rows.)
+  plain products, sums and choices, layer normalisation along rows.)
 * Any other is several, or one that keeps its parts in the half format, as a recurrent cell its gates, attention and softmax their
   exponentials, a product with a bias the product, batch normalisation its statistics: each intermediate result may be rounded.
 * Backward, no function is one kernel: what forward has saved (a softmax's own result, a mean) is as it was stored, and the product that
@@ -23,18 +23,19 @@ from backproof.lowering import (
     FUNCTIONS,
     INDEXING,
     RECURRENT,
-    REDUCTIONS,
     STRUCTURE,
     canonical,
 )
 
 HALVES = ("bfloat16", "float16")
 _SEVERAL = {"pow", "float_power", "addmm", "addmv", "baddbmm", "addbmm", "addr", "lerp", "addcmul", "addcdiv", "einsum"}
-_FAMILIES = (ARITHMETIC, FUNCTIONS, REDUCTIONS, ALGEBRA, STRUCTURE, INDEXING)
+_FAMILIES = (ARITHMETIC, FUNCTIONS, ALGEBRA, STRUCTURE, INDEXING)
+_CHOICES = "max min amax amin aminmax argmax argmin sort msort argsort topk kthvalue median cummax cummin all any"
 FUSED = frozenset(
     {
         *(lowering.name for family in _FAMILIES for lowering in family),
-        *("relu", "log_softmax", "layer_norm", "embedding", "pad", "masked_dropout"),
+        *("sum", "cumsum", *_CHOICES.split()),
+        *("relu", "log_softmax", "layer_norm", "embedding", "pad"),
         *("seen_through", "written_through"),
         *ACTIVATIONS,
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 DTYPES = {
     torch.float64: ("float64", "F64"),
@@ -20,6 +21,10 @@ DTYPES = {
     torch.uint8: ("uint8", "U8"),
     torch.bool: ("bool", "BOOL"),
 }
+
+
+MARKS = {"value", "float", "tuple", "slice", "ellipsis", "opaque", "lies"}
+"""What says, as the one key of an object, what it stands for; a dictionary of the user's has none of these keys."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -39,6 +44,8 @@ def encode(value: Any, tensor: Callable[[torch.Tensor], int]) -> Any:
         return [encode(item, tensor) for item in value]
     if isinstance(value, tuple):
         return {"tuple": [encode(item, tensor) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) and key not in MARKS for key in value):
+        return {key: encode(item, tensor) for key, item in value.items()}
     if isinstance(value, torch.dtype):
         return dtype_name(value)
     if isinstance(value, slice):
@@ -46,6 +53,11 @@ def encode(value: Any, tensor: Callable[[torch.Tensor], int]) -> Any:
     if value is Ellipsis:
         return {"ellipsis": True}
     return {"opaque": f"{type(value).__name__} {str(value)[:60]}"}
+
+
+def is_abstract(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a shape and no numbers."""
+    return isinstance(tensor, FakeTensor)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
