@@ -27,8 +27,9 @@ def _lines(verdict: StepVerdict) -> Iterator[str]:
     counts = verdict.counts
     kinds = ", ".join(f"{count} {equation}" for equation, count in verdict.equations.items())
     others = ", ".join(f"{counts[name]} {name}" for name in ("noise", "flip") if counts[name])
+    rank = "" if verdict.rank is None else f" of rank {verdict.rank}"
     yield (
-        f"step {verdict.step}: [{STYLES[verdict.verdict]}]{verdict.verdict}[/]: {counts['checked']} equations"
+        f"step {verdict.step}{rank}: [{STYLES[verdict.verdict]}]{verdict.verdict}[/]: {counts['checked']} equations"
         f" ({kinds or 'none'}){f', of which {others}' if others else ''}"
     )
     findings = [result for result in verdict.findings if result.verdict == "broken"]

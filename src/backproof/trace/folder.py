@@ -44,7 +44,9 @@ def folders(run: str | Path) -> list[str]:
 
 def rank_folders(run: str | Path) -> list[str]:
     """Of a data-parallel run the folders of its ranks, `rank0`, `rank1` …, in order; none of any other run."""
-    ranks = sorted(int(name[4:]) for name in Place(str(run)).names() if name.startswith("rank") and name[4:].isdecimal())
+    ranks = sorted(
+        int(name[4:]) for name in Place(str(run)).names() if name.startswith("rank") and name[4:].isdecimal()
+    )
     return [f"{str(run).rstrip('/')}/rank{rank}" for rank in ranks]
 
 

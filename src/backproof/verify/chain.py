@@ -51,13 +51,13 @@ def _suspect(practice: str, names: list[str], said: str, step: Step) -> Suspect:
 
 
 def _parameters(before: Step, left: Tensors, after: Step, found: Tensors) -> Iterator[Result]:
-    last = _last_parameters(before, left)
-    for name, key in _first_parameters(after, found).items():
+    last = last_parameters(before, left)
+    for name, key in first_parameters(after, found).items():
         if name in last:
             yield _link(name, "parameter", left[last[name]], found[key])
 
 
-def _last_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
+def last_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
     """parameter → the key of what it was at the end of a step."""
     last = {value.name: f"v{number}" for number, value in step.values.items() if _is_parameter(step, number)}
     for number, update in enumerate(step.updates):
@@ -66,7 +66,7 @@ def _last_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
     return {name: key for name, key in last.items() if key in tensors}
 
 
-def _first_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
+def first_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
     """parameter → the key of what it was at the beginning of a step."""
     first: dict[str, str] = {}
     for number, value in step.values.items():

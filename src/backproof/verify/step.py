@@ -17,6 +17,7 @@ from backproof.verify.gradients import add_regions, add_seeds, check_gradient, c
 from backproof.verify.handling import check_handling
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.practices import find_practices
+from backproof.verify.region import values_in
 from backproof.verify.saved import check_saved
 from backproof.verify.schedule import check_schedules
 from backproof.verify.subject import Subject
@@ -37,9 +38,14 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
     """Derive every equation of a step and compare."""
     subject = Subject(recorded)
     step, verdict = recorded.step, subject.verdict
+    read = {value for call in step.calls for value in values_in((call.args, call.kwargs))}
+    read |= {backward.value for backward in step.backwards}
     for stranger in step.unseen:
-        place = f"value {stranger['value']}, made by {stranger['by']}"
-        subject.leave_open(stranger["reads"], place, "no recorded call made it")
+        value, place = stranger["value"], f"value {stranger['value']}, made by {stranger['by']}"
+        if any(subject.wants(value, passing) for passing in range(step.passes)):
+            subject.leave_open(stranger["reads"], place, "no recorded call made it")
+        elif value in read:  # no gradient came to it: what it was made of has none from it
+            subject.leave_open((), place, "no recorded call made it")
     check_saved(subject)
     for call in step.calls:  # 1
         check_call(subject, call)

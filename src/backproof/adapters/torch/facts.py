@@ -50,6 +50,6 @@ def wrapper_of(model: torch.nn.Module) -> DistributedDataParallel | None:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return None
     for found in gc.get_objects():
-        if isinstance(found, DistributedDataParallel) and found.module is model:
+        if type(found) is DistributedDataParallel and found.module is model:
             return found
     return None

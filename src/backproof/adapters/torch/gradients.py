@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from backproof.adapters.torch.encode import is_abstract
 from backproof.adapters.torch.values import Values
 from backproof.trace.step import contribution_key, gradient_key, handed_key
 
@@ -31,7 +32,12 @@ class Gradients:
 
     def follow(self, tensor: torch.Tensor, number: int, *, made: bool) -> None:
         """Ask to be shown the gradient, and remember what in the backward pass stands for this value."""
-        if not tensor.requires_grad or tensor.is_inference() or torch.is_inference_mode_enabled():
+        if (
+            not tensor.requires_grad
+            or is_abstract(tensor)
+            or tensor.is_inference()
+            or torch.is_inference_mode_enabled()
+        ):
             return
         if tensor.grad_fn is not None:
             if not made:

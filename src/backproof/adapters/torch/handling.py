@@ -22,7 +22,7 @@ from backproof.trace.handling import Moment
 from backproof.trace.step import Call
 
 UNSCALE, NEXT_SCALE = "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_"
-LOOKED_AT_BY_COLLECTIVES = "torch.Tensor.is_complex"
+ALL_REDUCE = "all_reduce"
 Key = tuple[int, int, int]
 DEPTH = 12
 """As many frames up as a known function may be from a call that it makes."""
@@ -60,7 +60,6 @@ HANDS: dict[str, Hand] = {
         "clip_value", ("clip_value", "parameters"), lambda names: {"limit": float(names["clip_value"])}
     ),
     "zero_grad": Hand("clear", (), lambda names: {}),
-    "all_reduce": Hand("reduce", ("tensor", "op"), lambda names: {"op": _operation(names["op"]), "world": _world()}),
 }
 
 
@@ -94,6 +93,8 @@ class Handling:
         self._replaced: set[str] = set()
         """Of the last look: gradients that are other tensors than before."""
         self._open: _Open | None = None
+        self._reducing: dict[str, list[str]] = {}
+        """Reductions that may still go on: operation → parameters."""
 
     def also(self, name: str, parameter: torch.Tensor) -> None:
         """One more parameter, which the model does not have."""
@@ -180,6 +181,8 @@ class Handling:
         """End what was at work, and find what changed since then by nothing that was seen."""
         if self._pending:
             self._begin()
+        if self._reducing:
+            self._reduced()
         if self._open is not None:
             at_work, self._open = self._open, None
             names = at_work.frame.f_locals
@@ -202,22 +205,21 @@ class Handling:
     def takes(self, func: Callable[..., Any], name: str | None, args: tuple[Any, ...]) -> bool:
         """Whether a call belongs to what is known to be done with gradients, and is no call of the step itself."""
         short = getattr(func, "__name__", "")
-        if short in (UNSCALE, NEXT_SCALE):
+        if short in (UNSCALE, NEXT_SCALE, ALL_REDUCE):
             return True
         if not self._known and not self._pending and self._open is None:
             return False
         writes = _writes(name or short) and any(self._lies(tensor) for tensor in tensors_in(args[:1]))
-        collective = name == LOOKED_AT_BY_COLLECTIVES and bool(self._lies(args[0]))
-        if not (writes or collective or not torch.is_grad_enabled()):
+        if not writes and torch.is_grad_enabled():
             return False
         found = self._within()
         if found is None:
             if writes:
                 self.settle()
             return False
-        if collective or writes:
+        if writes:
             self._dirty.update(name for tensor in tensors_in(args[:1]) for name in self._lies(tensor))
-        return not collective
+        return True
 
     def run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do what `takes` has taken."""
@@ -226,6 +228,8 @@ class Handling:
             return self._unscale(func, args, kwargs)
         if short == NEXT_SCALE:
             return self._next_scale(func, args, kwargs)
+        if short == ALL_REDUCE:
+            return self._all_reduce(func, args, kwargs)
         return func(*args, **kwargs)
 
     def edited(self, name: str, args: tuple[Any, ...], first: int) -> None:
@@ -305,6 +309,34 @@ class Handling:
         self.add("loss_scale", "", {}, **given, **after, growth=growth, backoff=backoff, interval=interval)
         return result
 
+    # ── ranks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _all_reduce(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A reduction by the program itself. One that goes on in the background has ended when something else is done."""
+        tensor: torch.Tensor = args[0]
+        op, later = kwargs.get("op", args[1] if len(args) > 1 else None), bool(kwargs.get("async_op"))
+        if not self._reducing:
+            self.settle()
+        names = self._lies(tensor)
+        if not names:
+            result = self._writing(func, args, kwargs, (tensor,))
+            self.observer.values.unseen.append(
+                {"value": self.observer.values.number(tensor), "by": ALL_REDUCE, "reads": []}
+            )
+            return result
+        self.observer.values.keep(tensor)
+        result = func(*args, **kwargs)
+        self._reducing[_operation(op)] = [*self._reducing.get(_operation(op), ()), *names]
+        if not later:
+            self._reduced()
+        return result
+
+    def _reduced(self) -> None:
+        reducing, self._reducing = self._reducing, {}
+        for op, names in reducing.items():
+            self._dirty.update(names)
+            self.add("reduce", f"{ALL_REDUCE} at {_line()}", self.look(), over=names, op=op, world=_world())
+
     def _writing(self, func: Callable[..., Any], args: Any, kwargs: Any, written: tuple[torch.Tensor, ...]) -> Any:
         """A call that writes into these tensors, whose numbers before are kept; afterwards they come from nowhere."""
         for tensor in written:
@@ -358,7 +390,8 @@ def _scaler_scale() -> float | None:
 
 
 def _operation(op: Any) -> str:
-    return str(op).rpartition(".")[2].lower()
+    """The name of a reduction; without one it is a sum."""
+    return "sum" if op is None else str(op).rpartition(".")[2].lower()
 
 
 def _world() -> int:

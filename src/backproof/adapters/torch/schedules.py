@@ -23,19 +23,28 @@ class Schedules:
     def __init__(
         self, schedulers: Sequence[Any], optimizers: Sequence[torch.optim.Optimizer], counts: dict[int, int]
     ) -> None:
-        self.schedulers = [_plain(scheduler) for scheduler in schedulers]
+        self.schedulers: list[Any] = []
         self.optimizers = optimizers
         self.counts = counts
         self.events: list[Scheduled] = []
         """Since they were last taken."""
         self._undo: list[Callable[[], None]] = []
-        for number, scheduler in enumerate(self.schedulers):
+        self._numbers: dict[int, int] = {}
+        self.also(schedulers)
+
+    def also(self, schedulers: Sequence[Any]) -> None:
+        """Watch these too."""
+        for scheduler in map(_plain, schedulers):
+            if any(scheduler is known for known in self.schedulers):
+                continue
+            number = self._numbers[id(scheduler)] = len(self.schedulers)
+            if not any(type(known) is type(scheduler) for known in self.schedulers):
+                self._watch(type(scheduler))
+            self.schedulers.append(scheduler)
             if _count(scheduler) == 0:
                 now = _numbers(scheduler.optimizer)
                 before = [{**group, "lr": group.get("initial_lr", group["lr"])} for group in now]
                 self._add(number, scheduler, config_of(scheduler), before, 0, None)
-        for kind in {type(scheduler) for scheduler in self.schedulers}:
-            self._watch(kind)
 
     @property
     def rates(self) -> dict[str, list[float]]:
@@ -59,7 +68,7 @@ class Schedules:
     def _watch(self, kind: type) -> None:
         """See the steps of the schedulers of this class: those of others pass through."""
         original, own = kind.step, "step" in vars(kind)  # type: ignore[attr-defined] # every scheduler has one
-        numbers = {id(scheduler): number for number, scheduler in enumerate(self.schedulers)}
+        numbers = self._numbers
 
         @functools.wraps(original)
         def step(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
