@@ -30,6 +30,19 @@ def test_a_correlation_in_blocks_is_the_correlation(window, space, stride, dilat
     assert np.array_equal(found, PLAIN.correlate(*given))  # whole numbers: equal, whatever the order of the sums
 
 
+def test_another_arithmetic_is_asked_for_its_own_products():
+    asked = []
+
+    class Own(NumPyKernels):
+        def __init__(self):
+            super().__init__("float64")
+            self.matmul = lambda a, b: asked.append(a.shape) or np.matmul(a, b)
+
+    Own().correlate(np.ones((1, 2, 4)), np.ones((1, 3, 4)), (2,), (3,), (1,), (1,))
+
+    assert asked == [(3, 4)]
+
+
 def test_threads_do_not_write_into_each_other_s_scratch():
     D, found = float64(), {}
     params = {

@@ -302,7 +302,8 @@ class NumPyKernels(Kernels):
 
     def correlate(self, x: Array, rows: Array, window: Shape, space: Shape, stride: Shape, dilation: Shape) -> Array:
         groups, out, size = rows.shape
-        if groups > 1 or x.dtype.kind != "f" or not space or 0 in (*x.shape, *rows.shape, *space):
+        plain = self.matmul is np.matmul and x.dtype == rows.dtype  # and not of another arithmetic
+        if groups > 1 or not plain or not space or 0 in (*x.shape, *rows.shape, *space):
             return super().correlate(x, rows, window, space, stride, dilation)
         (n, channels), lines, line = x.shape[:2], space[0], math.prod(space[1:])
         samples = max(1, _CACHED // (size * lines * line))  # of a large one, some lines at a time
