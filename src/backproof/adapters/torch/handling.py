@@ -218,7 +218,9 @@ class Handling:
                 self.settle()
             return False
         if writes:
-            self._dirty.update(name for tensor in tensors_in(args[:1]) for name in self._lies(tensor))
+            for tensor in tensors_in(args[:1]):
+                self._dirty.update(self._lies(tensor))
+                self.observer.values.keep(tensor)  # what else lies there, such as the gradient of a view of the parameter
         return True
 
     def run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -291,6 +293,8 @@ class Handling:
             ids = {id(each) for each in grads}
             over = [name for name, parameter in self.parameters if id(parameter.grad) in ids]
             given = {"scale": _scaler_scale(), "inverse": float(inverse)}
+            for gradient in grads:
+                self.observer.values.keep(gradient)
         result = self._writing(func, args, kwargs, (found_inf,))
         self._dirty.update(over)  # it does not count as a change in place
         with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
