@@ -135,28 +135,31 @@ def _step(
     a, b = sides
     paired = pair(a, b, options.allow_missing, tick)
     gaps = {**paired.gaps, **_updates(a, b, paired.gaps)}
-    walked = _walk(network, sides, earlier, first, told) if options.derive else None
+    walked = _walk(network, sides, earlier, first, (options.derive, told))
     outcome = Judge(network, a, b, gaps, walked).run(first)
     unfit = {finding.place for finding in paired.findings if finding.kind in ("nonfinite", "shape", "layout", "dtype")}
     kept = [one for one in outcome.findings if one.place not in unfit or one.kind == "bug"]
-    lone = _alone(walked, gaps, outcome.step) if walked else []
+    lone = _alone(walked, gaps, outcome.step)
     findings = [*paired.findings, *kept, *lone]
     findings.sort(key=lambda one: network.causal(one.place) if one.place else (-1, 0, 0, ""))
     outcome.findings = grouped(findings)
-    if walked is not None:
-        for local in walked.locals:
-            outcome.unchecked[local.side.name] = local.unchecked
-            outcome.assumed += [f"{local.side.name}: {note}" for note in local.assumed]
+    for local in walked.locals:
+        outcome.unchecked[local.side.name] = local.unchecked
+        outcome.assumed += [f"{local.side.name}: {note}" for note in local.assumed]
     return outcome
 
 
-def _walk(network: Network, sides: list[Side], earlier: list[Side | None], first: bool, told: bool) -> Walked:
-    """Each side by itself: its layers, where any is told; what becomes of gradients and parameters in any case."""
+def _walk(
+    network: Network, sides: list[Side], earlier: list[Side | None], first: bool, how: tuple[bool, bool]
+) -> Walked:
+    """Each side by itself: its layers, where any is told; what becomes of gradients and parameters; and the step before in any case."""
+    derive, told = how
     walked = Walk(network, sides).run() if told else Walked(tuple(Locals(side) for side in sides))
     for local, before in zip(walked.locals, earlier, strict=True):
         check_chain(local, before)
-        check_scaling(local)
-        check_updates(local, first)
+        if derive:
+            check_scaling(local)
+            check_updates(local, first)
     return walked
 
 

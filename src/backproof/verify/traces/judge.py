@@ -35,10 +35,10 @@ GIVEN = ("w_before", "opt_before")
 class Judge:
     """One step's pairs, judged one after the other."""
 
-    def __init__(self, network: Network, a: Side, b: Side, gaps: dict[Place, Gap], walked: Walked | None) -> None:
+    def __init__(self, network: Network, a: Side, b: Side, gaps: dict[Place, Gap], walked: Walked) -> None:
         self.network, self.a, self.b, self.gaps = network, a, b, gaps
-        self.locals: list[dict[Place, Local]] = [one.found for one in walked.locals] if walked else [{}, {}]
-        self.walked = walked or Walked(())
+        self.locals: list[dict[Place, Local]] = [one.found for one in walked.locals]
+        self.walked = walked
         self.outcome = StepOutcome(a.step.index)
         self.tainted: dict[Place, str] = {}
         """What differs, and to what that is put down: a finding, a flip, or what it was made from."""
