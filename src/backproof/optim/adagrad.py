@@ -17,7 +17,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g = directed(gradient, parameter, hyper)
     total = state[SUM] + g * g
     rate = hyper["lr"] / (1.0 + (t - 1) * hyper["lr_decay"])
-    return taken(parameter, -rate * (g / (root_of_squares(total) + hyper["eps"])), {SUM: total})
+    return taken(parameter, (-rate * g) / (root_of_squares(total) + hyper["eps"]), {SUM: total})
 
 
 ADAGRAD = Optimizer(

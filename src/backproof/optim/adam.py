@@ -56,7 +56,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     if hyper["amsgrad"]:
         square = kept[LARGEST] = parameter.builder.maximum(state[LARGEST], square)
     first, second = corrections(parameter, hyper, t)
-    move = -(hyper["lr"] / first) * (mean / denominator(square, second, hyper))
+    move = (-(hyper["lr"] / first) * mean) / denominator(square, second, hyper)
     decay = 0.0 if coupled else hyper["lr"] * hyper["weight_decay"]
     if decay and hyper["decay_at"] == "after":
         move = (1.0 - decay) * move

@@ -19,7 +19,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     mean = blend(state[MEAN], g, hyper["beta1"])
     largest = D.maximum(hyper["beta2"] * state[LARGEST], D.abs(g) + hyper["eps"])
     correction = 1.0 - number(hyper["beta1"], parameter, tensor=hyper["tensors"]) ** float(t)
-    return taken(parameter, -(hyper["lr"] / correction) * (mean / largest), {MEAN: mean, LARGEST: largest})
+    return taken(parameter, (-(hyper["lr"] / correction) * mean) / largest, {MEAN: mean, LARGEST: largest})
 
 
 ADAMAX = Optimizer(

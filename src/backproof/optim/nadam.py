@@ -47,7 +47,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     spread = root_of_squares(square) / root(correction) + hyper["eps"]
     own = -(hyper["lr"] * (1.0 - now) / (1.0 - product))
     running = -(hyper["lr"] * ahead / (1.0 - product * ahead))
-    moves = own * (g / spread), running * (mean / spread)
+    moves = (own * g) / spread, (running * mean) / spread
     decay = 0.0 if coupled else hyper["lr"] * hyper["weight_decay"]
     update, after = moved(parameter, *moves, decay=decay)
     return Step(update, after, {MEAN: mean, SQUARE: square, PRODUCT: product})

@@ -23,10 +23,10 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
         spread = deviation(square - mean * mean, (g, state[SQUARE], state[MEAN]))
     else:
         spread = root_of_squares(square)
-    scaled = g / (spread + hyper["eps"])
-    if hyper["momentum"]:
-        kept[BUFFER] = scaled = hyper["momentum"] * state[BUFFER] + scaled
-    return taken(parameter, -hyper["lr"] * scaled, kept)
+    if not hyper["momentum"]:
+        return taken(parameter, (-hyper["lr"] * g) / (spread + hyper["eps"]), kept)
+    kept[BUFFER] = hyper["momentum"] * state[BUFFER] + g / (spread + hyper["eps"])
+    return taken(parameter, -hyper["lr"] * kept[BUFFER], kept)
 
 
 def deviation(variance: Ref, seen: tuple[Ref, Ref, Ref]) -> Ref:

@@ -17,7 +17,7 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     square = blend(state[SQUARE], g * g, hyper["beta2"])
     rate = hyper["lr"] * (1.0 - hyper["beta2"] ** t) ** 0.5 / (1.0 - hyper["beta1"] ** t)
     spread = root_of_squares(square) + hyper["eps"]
-    return taken(parameter, -rate * (mean / spread), {MEAN: mean, SQUARE: square})
+    return taken(parameter, (-rate * mean) / spread, {MEAN: mean, SQUARE: square})
 
 
 SPARSE_ADAM = Optimizer(
