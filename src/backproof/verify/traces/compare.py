@@ -189,11 +189,15 @@ def _updates(a: Side, b: Side, gaps: dict[Place, Gap]) -> dict[Place, Gap]:
 
 
 def load_layers(path: str) -> Manifest:
-    """A table of layers, YAML or JSON: the keys of a manifest that tell the network, its batch, scales and optimizer."""
+    """A table of layers, YAML or JSON: the keys of a manifest that tell the network, its batch, scales and optimizer. Or an ONNX model."""
     import yaml
 
     from backproof.trace.manifest import FORMAT, from_json
 
+    if path.endswith(".onnx"):
+        from backproof.verify.traces.onnx_layers import load_onnx
+
+        return load_onnx(path)
     try:
         data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
