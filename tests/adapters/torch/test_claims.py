@@ -45,7 +45,7 @@ class Linear(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    def __init__(self, scale=1 / math.sqrt(8)):
+    def __init__(self, scale=8**-0.5):
         super().__init__()
         self.scale = scale
 
@@ -122,7 +122,7 @@ CASES = {
     "average": (
         lambda: Activation(lambda x: x.mean(0, keepdim=True).expand(16, 8)),
         lambda: Activation(lambda x: x.sum(0, keepdim=True).expand(16, 8)),
-        lambda _, x: torch.full((16, 16), 1 / 16) @ x,
+        lambda _, x: x.mean(0).repeat(16, 1),
         0.0,
     ),
 }
@@ -235,7 +235,7 @@ def test_a_compiler_that_is_wrong_is_found_at_its_region(tmp_path):
     def wrong(graph, inputs):
         for node in graph.graph.nodes:
             if node.target is F.gelu:
-                node.kwargs = {"approximate": "tanh"}
+                node.target = F.silu
         graph.recompile()
         return graph
 
@@ -243,3 +243,54 @@ def test_a_compiler_that_is_wrong_is_found_at_its_region(tmp_path):
 
     assert verdict.broken[0].equation == "forward"
     assert verdict.broken[0].place.startswith("h.0.piece")
+
+
+# ── functions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kernel(factor):
+    @bpt.claimed(lambda x, bias: F.softplus(x + bias))
+    def softplus(x, bias):
+        return torch.log1p(torch.exp(x + bias)) * factor
+
+    return softplus
+
+
+def test_a_function_is_judged_by_what_it_is_claimed_to_be(tmp_path):
+    (verdict,) = verified(tmp_path / "a", lambda: Net(Activation(lambda x: kernel(1.0)(x, x * 2))), step)
+    holds(verdict)
+
+    (verdict,) = verified(tmp_path / "b", lambda: Net(Activation(lambda x: kernel(1.0001)(x, x * 2))), step)
+    assert broken(verdict)[0] == ("forward", "h.0.piece: softplus")
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_function_is_judged_by_its_own_python(backend, tmp_path):
+    def make():
+        torch._dynamo.reset()
+        return Net(Activation(torch.compile(lambda x: (x.sin() * 2, x.exp())[0] + x, backend=backend)))
+
+    verdicts = verified(tmp_path, make, step, steps=2)
+
+    for verdict in verdicts:
+        holds(verdict)
+        assert any(found.place == "h.0.piece: sin" for found in verdict.results) is False
+        assert any(found.place == "h.0.piece: add" for found in verdict.results)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_loss_that_is_wrong_is_found(tmp_path):
+    def wrong(graph, inputs):
+        for node in graph.graph.nodes:
+            if node.target is torch.cos or node.target == "cos":
+                node.target = torch.sin if node.op == "call_function" else "sin"
+        graph.recompile()
+        return graph
+
+    torch._dynamo.reset()
+    bent = torch.compile(lambda x: x.cos(), backend=wrong)
+
+    (verdict,) = verified(tmp_path, lambda: Net(Activation(bent)), step)
+
+    assert broken(verdict)[0] == ("forward", "h.0.piece: cos")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -64,6 +64,14 @@ class Recorder:
         from backproof.verify.practices import practice_named
 
         self.stepping.intended.append(practice_named(practice).name)
+
+    def claim(self, pattern: str, meaning: torch.nn.Module | Callable[..., Any]) -> None:
+        """Say what the modules of a pattern (`h.*.ln`) are meant to be: they are judged by that, and not by their own Python.
+
+        The meaning is a module with the same parameters, `torch.nn.LayerNorm(384, eps=1e-5)`, or a function of the module and its
+        inputs, `lambda m, x: F.layer_norm(x, (384,), m.gamma, m.beta)`. A claim that matches nothing is an error.
+        """
+        self.stepping.claims.add(pattern, meaning)
 
     def claim_optimizer(self, optimizer: torch.optim.Optimizer, rule: type | str) -> None:
         """Say which class's rule an optimizer follows; its updates are then judged by that."""
@@ -124,6 +132,8 @@ class Recorder:
         """Wait until all is written."""
         self.stepping.close()
         self._wait()
+        if self.count:
+            self.stepping.claims.check_all_ran()
 
     def __enter__(self) -> Self:
         return self

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import torch
 
+from backproof.adapters.torch.claims import Claims, inside_of_compiled
 from backproof.adapters.torch.facts import facts_of, wrapper_of
 from backproof.adapters.torch.functions import watching_functions
+from backproof.adapters.torch.modes import leave_mode
 from backproof.adapters.torch.observe import Observer
 from backproof.adapters.torch.schedules import Schedules
 from backproof.adapters.torch.updates import parameters_of
@@ -24,6 +27,7 @@ class Stepping:
 
     def __init__(self, model: torch.nn.Module, optimizer: Optimizers = None, scheduler: Any = None) -> None:
         self.model = model
+        self.claims = Claims(model)
         self.optimizers = [plain_optimizer(each) for each in _listed(optimizer)]
         self.counts = dict.fromkeys(range(len(self.optimizers)), 0)
         """How many updates each optimizer has made."""
@@ -37,8 +41,13 @@ class Stepping:
         self._names: dict[int, str] = {}
         self._stack = ExitStack()
         self._always = ExitStack()
+        self.updated: Callable[[int], None] = lambda which: None
+        """Is told of every update, when it is made."""
+        self.first: Callable[[], None] | None = None
+        """Is told of the first update, before it is made."""
         for which, each in enumerate(self.optimizers):
-            self._always.callback(each.register_step_post_hook(partial(self._updated, which)).remove)
+            self._always.callback(each.register_step_pre_hook(partial(self._before, which)).remove)
+            self._always.callback(each.register_step_post_hook(partial(self._after, which)).remove)
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -63,16 +72,17 @@ class Stepping:
         wrapper = wrapper_of(self.model)
         if wrapper is not None:
             self._wrapped(observer, stack, wrapper)
+        hidden = inside_of_compiled(self.model)
         for name, module in self.model.named_modules():
+            if name in hidden:
+                continue
             stack.callback(module.register_forward_pre_hook(partial(_enter, observer, name)).remove)
             stack.callback(module.register_forward_hook(partial(_leave, observer), always_call=True).remove)
             if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 # what all of them are
                 stack.callback(module.register_forward_pre_hook(partial(_idle, observer, name)).remove)
-        for which, optimizer in enumerate(self.optimizers):
-            stack.callback(optimizer.register_step_pre_hook(partial(_before, observer, which)).remove)
-            stack.callback(optimizer.register_step_post_hook(partial(_after, observer)).remove)
         stack.callback(observer.gradients.close)
         stack.enter_context(watching_functions(observer))
+        stack.enter_context(self.claims.watching(observer))
         observer.handling.start(self._used)
         observer.__enter__()  # type: ignore[no-untyped-call] # torch says no more
         return observer
@@ -104,7 +114,7 @@ class Stepping:
         observer = self.observer
         assert observer is not None  # it began
         self.observer = None
-        _leave_mode(observer)
+        leave_mode(observer)
         self._stack.close()
         self.more.pop("resumed", None)
         self.more["fresh"] = self.more["fresh"] and not any(self.counts.values())
@@ -122,13 +132,49 @@ class Stepping:
                         observer.handling.also(names[id(parameter)], parameter)
         self._names = names
 
-    def _updated(self, which: int, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    # ── updates ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _before(self, which: int, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
+        """Before an update; with a closure, the forward and backward pass are inside of it."""
+        closure = kwargs.get("closure") or next((each for each in args if callable(each)), None)
+        observer = self.observer
+        if self.first is not None:
+            first_of_all, self.first = self.first, None
+            first_of_all()
+        if observer is None:
+            return None
+        if closure is None:
+            observer.before_update(optimizer, which)
+            return None
+        first = [True]
+
+        def observed() -> Any:
+            if not first[0]:
+                observer.resume()
+            result = closure()
+            if first[0]:
+                observer.before_update(optimizer, which)
+            else:
+                observer.pause()
+            first[0] = False
+            return result
+
+        swapped = {id(closure): observed}
+        return (
+            tuple(swapped.get(id(each), each) for each in args),
+            {key: swapped.get(id(each), each) for key, each in kwargs.items()},
+        )
+
+    def _after(self, which: int, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An update was made, observed or not: remember which gradients it followed."""
+        if self.observer is not None:
+            self.observer.after_update(optimizer)
         self.counts[which] += 1
         for parameter in parameters_of(optimizer):
             gradient, name = parameter.grad, self._names.get(id(parameter))
             if gradient is not None and name is not None:
                 self._used[name] = id(gradient), gradient._version  # noqa: SLF001 # there is no other way to ask
+        self.updated(which)
 
     def _wrapped(self, observer: Observer, stack: ExitStack, wrapper: Any) -> None:
         """A data-parallel model: count who is called, and know when gradients are reduced."""
@@ -168,26 +214,13 @@ def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     return optimizer
 
 
-# A step may end where no `with` does; torch has no public name for this.
-_pop: Callable[[], Any] = torch.overrides._pop_mode  # noqa: SLF001
-_push: Callable[[Any], None] = torch.overrides._push_mode  # noqa: SLF001
-
-
 def _listed(given: Any) -> list[Any]:
     return [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def _leave_mode(observer: Observer) -> None:
-    """Take the observer off the stack of modes, also from under what has been put on top of it."""
-    above = []
-    while (mode := _pop()) is not observer:
-        above.append(mode)
-    for mode in reversed(above):
-        _push(mode)
-
-
 def _enter(observer: Observer, name: str, *_: Any) -> None:
-    observer.place.append(name)
+    if get_ident() == observer.thread:
+        observer.place.append(name)
 
 
 def _idle(observer: Observer, name: str, module: torch.nn.Module, *_: Any) -> None:
@@ -197,36 +230,5 @@ def _idle(observer: Observer, name: str, module: torch.nn.Module, *_: Any) -> No
 
 
 def _leave(observer: Observer, *_: Any) -> None:
-    if observer.place:
+    if get_ident() == observer.thread and observer.place:
         observer.place.pop()
-
-
-def _before(
-    observer: Observer, which: int, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Before an update; with a closure, the forward and backward pass are inside of it."""
-    closure = kwargs.get("closure") or next((each for each in args if callable(each)), None)
-    if closure is None:
-        observer.before_update(optimizer, which)
-        return None
-    first = [True]
-
-    def observed() -> Any:
-        if not first[0]:
-            observer.resume()
-        result = closure()
-        if first[0]:
-            observer.before_update(optimizer, which)
-        else:
-            observer.pause()
-        first[0] = False
-        return result
-
-    def swap(each: Any) -> Any:
-        return observed if each is closure else each
-
-    return tuple(swap(each) for each in args), {key: swap(each) for key, each in kwargs.items()}
-
-
-def _after(observer: Observer, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    observer.after_update(optimizer)

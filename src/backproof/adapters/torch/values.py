@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import dtype_name
+from backproof.adapters.torch.encode import dtype_name, is_abstract
 from backproof.trace.step import Value
 
 
@@ -85,6 +85,16 @@ class Values:
         self.follow(tensor, number, made=True)
         return number
 
+    def stand(self, abstract: torch.Tensor, number: int) -> None:
+        """An abstract tensor that stands for a value."""
+        self._take(abstract, number)
+
+    def lost(self, tensor: torch.Tensor) -> None:
+        """A tensor that something out of sight may have changed."""
+        seen = self._seen[id(tensor)]
+        if not self._is(tensor, seen):
+            self._unexplained(tensor, seen, "a region whose inside is not known")
+
     def alive(self) -> list[torch.Tensor]:
         """Every tensor that was seen, as long as the step lasts."""
         return self._alive
@@ -147,10 +157,11 @@ class Values:
 
     def _new(self, tensor: torch.Tensor, origin: str, *, stored: bool = True) -> int:
         number = len(self.found)
-        inner = self.inside and origin == "call" and tensor.is_floating_point()
+        abstract = is_abstract(tensor)
+        inner = (self.inside or abstract) and origin == "call" and tensor.is_floating_point()
         name = self.names.get(id(tensor), "")
         self.found[number] = Value(number, dtype_name(tensor.dtype), tuple(tensor.shape), name, origin, inner)
-        if stored:
+        if stored and not abstract:
             self.hold(f"v{number}", tensor)
             self.note(number, self.numbers[f"v{number}"])
         return number
@@ -294,6 +305,8 @@ class Values:
 
 def storage_of(tensor: torch.Tensor) -> int:
     """Where a tensor's memory begins."""
+    if is_abstract(tensor):
+        return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 # it has no place, but what shares it can be told
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
     except (RuntimeError, NotImplementedError):  # sparse and abstract tensors have no memory of their own
