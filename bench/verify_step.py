@@ -1,6 +1,6 @@
 """What does verifying a step cost? A GPT-2-shaped step (6 layers, width 384, 8 × 128 tokens, float32), against PyTorch on the same cores.
 
-Goals: all equations with both bounds ≤ 2 × a float64 step; with --screen ≤ 0.5 × a float32 step; memory ≤ 2 × the recorded step.
+Goals: all equations with both bounds ≤ 2 × a float64 step; memory ≤ 2 × the recorded step.
 """
 
 from __future__ import annotations
@@ -70,20 +70,19 @@ def record(out: Path, layers: int, vocabulary: int) -> tuple[float, float]:
     return plain(copy.deepcopy(model), data), plain(model.double(), data)
 
 
-def verify(run: str, *, screen: bool) -> None:
+def verify(run: str) -> None:
     """In a process of its own: the seconds of verifying the second step, and the peak of memory."""
     from backproof.verify.run import open_run, verify_at
-    from backproof.verify.step import Options
 
     begin = time.perf_counter()
-    verdict = verify_at(open_run(run), 1, Options(screen=screen))
+    verdict = verify_at(open_run(run), 1)
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"{seconds} {peak} {verdict.counts['checked']} {verdict.counts['broken']} {len(verdict.not_checked)}")
 
 
-def measured(run: Path, *, screen: bool) -> list[float]:
-    flags = [sys.executable, __file__, "--verify", str(run), *(["--screen"] if screen else [])]
+def measured(run: Path) -> list[float]:
+    flags = [sys.executable, __file__, "--verify", str(run)]
     return [float(x) for x in subprocess.run(flags, check=True, capture_output=True, text=True).stdout.split()]
 
 
@@ -91,25 +90,23 @@ def main() -> int:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--verify")
-    parser.add_argument("--screen", action="store_true")
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--vocabulary", type=int, default=50257)
     args = parser.parse_args()
     if args.verify:
-        verify(args.verify, screen=args.screen)
+        verify(args.verify)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         single, double = record(run, args.layers, args.vocabulary)
         size = sum(path.stat().st_size for path in (run / "step000000").iterdir())
         print(f"float32 step {single:.2f} s, float64 step {double:.2f} s, recorded step {size / 1e6:.0f} MB")
-        for screen in (False, True):
-            seconds, peak, checked, broken, unchecked = measured(run, screen=screen)
-            print(
-                f"{'screened' if screen else 'verified'} {checked:.0f} equations ({broken:.0f} broken, {unchecked:.0f} places not checked)"
-                f" in {seconds:.2f} s: {seconds / double:.2f} × the float64 step, {seconds / single:.2f} × the float32 step;"
-                f" peak {peak / 1e6:.0f} MB, {peak / size:.2f} × the recorded step"
-            )
+        seconds, peak, checked, broken, unchecked = measured(run)
+        print(
+            f"verified {checked:.0f} equations ({broken:.0f} broken, {unchecked:.0f} places not checked) in {seconds:.2f} s:"
+            f" {seconds / double:.2f} × the float64 step, {seconds / single:.2f} × the float32 step;"
+            f" peak {peak / 1e6:.0f} MB, {peak / size:.2f} × the recorded step"
+        )
     return 0
 
 

@@ -31,7 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--drift", action="store_true", help="report how far the whole step is from its derivation in float64"
     )
     run.add_argument("--key", metavar="key.pem.pub", help="the key that a tensor receipt must be signed with")
-    run.add_argument("--screen", action="store_true", help="check large products by random projections")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -35,7 +35,6 @@ def verify(
     workers: int = 1,
     cluster: str = "",
     drift: bool = False,
-    screen: bool = False,
     key: str | os.PathLike[str] | None = None,
 ) -> RunVerdict:
     """Verify a recorded run (a folder, or its URL) or a tensor receipt. The same as `bp verify`, as data."""
@@ -43,9 +42,9 @@ def verify(
     if path.endswith(".json"):
         receipt = open_receipt(Path(path))
         public = None if key is None else load_key(Path(key), private=False)
-        return RunVerdict(path, tuple(receipt_verdicts(receipt, public, Options(drift, screen))))
+        return RunVerdict(path, tuple(receipt_verdicts(receipt, public, Options(drift=drift))))
     run = open_run(path, steps)
-    found = verdicts(run, Options(drift=drift, screen=screen), Workers(workers, cluster))
+    found = verdicts(run, Options(drift=drift), Workers(workers, cluster))
     return RunVerdict(os.fspath(subject), tuple(found), run.notes)
 
 

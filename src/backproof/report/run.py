@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from rich.markup import escape
 
@@ -46,8 +47,20 @@ def _lines(verdict: StepVerdict) -> Iterator[str]:
         if not practice.intended:
             yield f"      {escape(practice.advice)}"
     yield from _unchecked(verdict)
+    if verdict.drift is not None:
+        yield f"  [dim]{escape(_drift(verdict.drift))}[/]"
     for note in verdict.notes:
         yield f"  [dim]{escape(note)}[/]"
+
+
+def _drift(found: Any) -> str:
+    """The drift in a line: it is reported, and not judged."""
+    if isinstance(found, str):
+        return found
+    return (
+        f"drift from float64: the loss {found.loss:.3g} (single equations explain {found.explained:.3g}), "
+        f"gradients up to {found.gradients:.3g} of their norm ({found.worst})"
+    )
 
 
 def _grouped(findings: list[Result]) -> list[list[Result]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from backproof.verify.equation import NotChecked, Result
 from backproof.verify.remarks import Scale, Suspect
@@ -25,6 +26,8 @@ class StepVerdict:
     suspect: list[Suspect] = field(default_factory=list)
     scales: list[Scale] = field(default_factory=list)
     """What scales its gradients, as found in the record."""
+    drift: Any = None
+    """How far the whole step is from its derivation in float64 (`verify.drift`), or why that is not known; None: not asked."""
     notes: list[str] = field(default_factory=list)
     """What is reported and not judged."""
     before: Counter[str] = field(default_factory=Counter)
@@ -95,6 +98,7 @@ def joined(parts: Sequence[StepVerdict]) -> StepVerdict:
     for part in parts:
         for name in ("results", "not_checked", "suspect", "scales", "notes"):
             getattr(found, name).extend(getattr(part, name))
+        found.drift = part.drift if part.drift is not None else found.drift
         found.before += part.before
         found.kinds += part.kinds
     return found

@@ -40,8 +40,17 @@ def step_json(verdict: StepVerdict) -> dict[str, Any]:
             {"kind": scale.kind, "place": scale.place, "factor": _finite(scale.factor), "says": scale.says}
             for scale in verdict.scales
         ],
+        **({} if verdict.drift is None else {"drift": _drift(verdict.drift)}),
         "notes": list(verdict.notes),
     }
+
+
+def _drift(found: Any) -> dict[str, Any]:
+    return {"why": found} if isinstance(found, str) else {key: _plain(value) for key, value in asdict(found).items()}
+
+
+def _plain(value: Any) -> Any:
+    return _finite(value) if isinstance(value, float) else value
 
 
 def finding_json(result: Result) -> dict[str, Any]:

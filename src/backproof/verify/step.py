@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from backproof.trace.folder import Recorded
 from backproof.verify.calls import check_call, check_deferred
+from backproof.verify.drift import drift_of
 from backproof.verify.equation import Result
 from backproof.verify.gradients import add_regions, add_seeds, check_gradient, check_region
 from backproof.verify.handling import check_handling
@@ -30,8 +31,6 @@ class Options:
 
     drift: bool = False
     """Whether the step is also derived as a whole, from its leaves alone."""
-    screen: bool = False
-    """Whether large products are checked by random projections."""
 
 
 def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdict:
@@ -62,6 +61,8 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
         verdict.add(found)
     check_schedules(subject)
     find_practices(subject)
+    if options is not None and options.drift:
+        verdict.drift = drift_of(subject)
     return verdict
 
 

@@ -156,6 +156,63 @@ def change_number(path, name):
     path.write_bytes(raw)
 
 
+# ── causes and consequences ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_derivative_of_a_wrong_kernel_is_folded_under_it(tmp_path, capsys):
+    from planted import planted
+
+    planted()["tanh-GELU for erf-GELU"].record(tmp_path / "run", True)
+
+    _, found = verdict_of(tmp_path / "run", capsys=capsys)
+    main(["verify", str(tmp_path / "run")])
+
+    first, *rest = found["steps"][0]["findings"]
+    assert (first["equation"], first["cascades_from"]) == ("forward", None)
+    assert "tanh" in first["cause"]
+    assert [(entry["equation"], entry["cascades_from"]) for entry in rest] == [("gradient", 0)]
+    assert "1 more follows from it" in capsys.readouterr().out
+
+
+def test_a_wrong_kernel_and_a_wrong_gradient_elsewhere_are_two_causes(run, capsys):
+    change_number(run / "step000001" / "tensors.safetensors", "u0:after:parameter:3.weight")
+    change_number(run / "step000001" / "tensors.safetensors", "u0:after:parameter:3.bias")
+
+    _, found = verdict_of(run, "--steps", "1", capsys=capsys)
+
+    assert [entry["cascades_from"] for entry in found["steps"][0]["findings"]] == [None, None]
+
+
+def test_drift_is_reported_and_not_judged(run, capsys):
+    code, found = verdict_of(run, "--drift", "--steps", "0", capsys=capsys)
+
+    drift = found["steps"][0]["drift"]
+    assert code == 0
+    assert 0 < drift["loss"] <= drift["explained"] < 1e-5
+    assert 0 < drift["gradients"] < 1e-5
+
+
+def test_a_record_that_spends_the_slack_of_its_bands_shows_in_its_drift(run, capsys):
+    """Every value a little off to one side, each within its band."""
+    _, honest = verdict_of(run, "--drift", "--steps", "0", capsys=capsys)
+    path = run / "step000000" / "tensors.safetensors"
+    raw = bytearray(path.read_bytes())
+    begin = 8 + struct.unpack("<Q", raw[:8])[0]
+    header, recorded = json.loads(raw[8:begin]), read(run / "step000000").step
+    made = {
+        f"v{output}" for call in recorded.calls for output in call.outputs if recorded.values[output].dtype == "float32"
+    }
+    for name in made:
+        place = slice(*(begin + offset for offset in header[name]["data_offsets"]))
+        numbers = np.frombuffer(bytes(raw[place]), dtype=np.float32)
+        raw[place] = (numbers * np.float32(1 + 3e-7)).tobytes()
+    path.write_bytes(raw)
+
+    _, forged = verdict_of(run, "--drift", "--steps", "0", capsys=capsys)
+
+    assert forged["steps"][0]["drift"]["explained"] > 2 * honest["steps"][0]["drift"]["explained"]
+
+
 # ── hostile folders ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
