@@ -1,6 +1,6 @@
 """A tour of backproof on real data: train, certify, record, verify, break on purpose, see what is found.
 
-make demo            # or: python examples/demo.py
+make demo            # or: python examples/demo.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import json
 import shutil
 import struct
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from backproof.cli import main as bp
 from backproof.ir.primitives import PRIMITIVES
 from backproof.ir.text import to_json
 
-OUT = Path(__file__).resolve().parent.parent / "out"
+HERE = Path(__file__).resolve().parent
+OUT = Path(*sys.argv[1:2] or [HERE.parent / "out"]).resolve()
 
 
 def title(text: str) -> None:
@@ -33,7 +35,7 @@ def title(text: str) -> None:
 
 def shell(*arguments: str) -> int:
     """A `bp` command, shown and run."""
-    print(f"$ bp {' '.join(arguments)}")
+    print(f"$ bp {' '.join(arguments)}".replace(f"{OUT.parent}/", ""), flush=True)
     code = bp(list(arguments))
     print(f"→ exit code {code}")
     return code
@@ -84,9 +86,31 @@ def change_one_weight(path: Path) -> None:
     path.write_bytes(bytes(raw))
 
 
+def port(name: str, old: str = "", new: str = "") -> Path:
+    """The C program of examples/c, copied with this change and compiled."""
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for source in (HERE / "c").glob("*.[ch]"):
+        text = source.read_text(encoding="utf-8").replace("../../c/", f"{HERE.parent}/c/")
+        (folder / source.name).write_text(text.replace(old, new) if old else text, encoding="utf-8")
+    program = folder / "train"
+    sources = (folder / "train.c", folder / "layers.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", program, *sources, "-lm"], check=True)
+    return program
+
+
+def traced(*command: str | Path) -> Path:
+    """A run of a training program; the trace that it leaves, whose name comes last."""
+    trace = Path(command[-1])
+    shutil.rmtree(trace, ignore_errors=True)
+    subprocess.run([*command[:-1], "--trace", trace, "--steps", "2"], check=True, stdout=subprocess.DEVNULL)
+    return trace
+
+
 def main() -> int:
     """Run every part; 0 when each ended as it should."""
-    OUT.mkdir(exist_ok=True)
+    OUT.mkdir(parents=True, exist_ok=True)
     expected: list[bool] = []
 
     title("1. Train on real digits with a session; the loss curve is PyTorch's")
@@ -114,8 +138,21 @@ def main() -> int:
     title("5. Change one weight that was recorded, by one part in ten thousand, and verify again")
     change_one_weight(run / "step000001" / "tensors.safetensors")
     expected.append(shell("verify", str(run)) == 1)
+    expected.append(shell("report", str(run), "--out", str(OUT / "run.html")) == 0)
 
-    title("6. A classic receipt: written, verified, forged, and drawn with what does not hold in red")
+    title(
+        "6. A network ported to C beside its PyTorch original, layer by layer; then with a wrong epsilon in its layer norm"
+    )
+    honest, wrong, data = port("port"), port("wrong", "EPSILON = (real)1e-5", "EPSILON = (real)1e-6"), OUT / "data"
+    data.mkdir(exist_ok=True)
+    subprocess.run([honest, "--export", data], check=True)
+    original = traced(sys.executable, HERE / "c" / "mirror.py", "--data", data, OUT / "torch.trace")
+    right, off = traced(honest, "--data", data, OUT / "port.trace"), traced(wrong, "--data", data, OUT / "wrong.trace")
+    expected.append(shell("compare", str(right), str(original)) == 0)
+    expected.append(shell("compare", str(off), str(original)) == 1)
+    expected.append(shell("report", str(off), str(original), "--out", str(OUT / "compare.html")) == 0)
+
+    title("7. A classic receipt: written, verified, forged, and drawn with what does not hold in red")
     receipt, forged, page = OUT / "mazur.jsonl", OUT / "forged.jsonl", OUT / "forged.html"
     expected.append(shell("generate", "mazur", "--out", str(receipt)) == 0)
     expected.append(shell("verify", str(receipt)) == 0)
@@ -124,7 +161,9 @@ def main() -> int:
     expected.append(shell("verify", str(forged)) == 1)
     expected.append(shell("show", str(forged), "--out", str(page)) == 1)
 
-    print(f"\n{'all as expected' if all(expected) else 'NOT as expected'}; files are in {OUT}")
+    print(f"\n{'all as expected' if all(expected) else 'NOT as expected'}. To look at, in a browser:")
+    for page in ("run.html", "compare.html", "forged.html"):
+        print(f"  {OUT / page}")
     return 0 if all(expected) else 1
 
 
