@@ -31,6 +31,11 @@ def require_fitting(recorded: Recorded, place: str) -> None:
 
 def _misfits(recorded: Recorded) -> Iterator[str]:
     step = recorded.step
+    for backward in step.backwards:
+        if not isinstance(backward.passing, int) or not 0 <= backward.passing <= len(step.backwards) + len(
+            step.moments
+        ):
+            yield f"a backward pass has the number {str(backward.passing)[:40]}, and there are not as many"
     for number, value in step.values.items():
         yield from _of_value(recorded, number, value)
     for what, numbers in _references(recorded):
@@ -71,7 +76,8 @@ def _references(recorded: Recorded) -> Iterator[tuple[str, list[Any]]]:
         if call.region is not None and not (isinstance(call.region, int) and 0 <= call.region < len(step.regions)):
             yield f"call {i} is in region {str(call.region)[:40]}, which there is not, and", [None]
     for backward in step.backwards:
-        yield "a backward pass", [backward.value, *([] if backward.seed is None else [backward.seed])]
+        given = [number for pair in backward.handed_out for number in pair]
+        yield "a backward pass", [backward.value, *([] if backward.seed is None else [backward.seed]), *given]
     for i, region in enumerate(step.regions):
         yield f"region {i}", [*region.inputs, *region.outputs]
 

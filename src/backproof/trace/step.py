@@ -81,6 +81,9 @@ class Backward:
     after: int
     passing: int = 0
     """The number of the pass. A pass may begin at several values."""
+    handed_out: list[list[int]] = field(default_factory=list)
+    """Where gradients were asked for and not added to any `.grad`: [value, the value that its gradient was given back as]. Of a pass
+    that begins at several values, the first has them."""
 
 
 def gradient_key(value: int, passing: int = 0) -> str:

@@ -68,7 +68,7 @@ def check_gradient(subject: Subject, value: Value) -> None:
         key = gradient_key(value.id, passing)
         if key not in subject.tensors:
             continue
-        place = value.name or f"value {value.id}"
+        place = subject.spoken(value.id)
         if handed_key(value.id, passing) in subject.tensors:
             why = "a hook changes it; what the hook hands on is taken as recorded"
             subject.verdict.add(NotChecked(f"gradient of {place}, as it is handed on", why))
@@ -79,3 +79,18 @@ def check_gradient(subject: Subject, value: Value) -> None:
         total = subject.totals.pop((value.id, passing), None)
         derived = Bound(np.zeros(value.shape)) if total is None else total.bound(domain(value.dtype).storage)
         subject.compare("gradient", place, value.id, key, derived, () if total is None else total.known)
+
+
+def check_handed_out(subject: Subject) -> None:
+    """Where gradients were asked for by name (`torch.autograd.grad`), what was given back is what came to those values."""
+    for backward in subject.step.backwards:
+        for value, result in backward.handed_out:
+            if not subject.stored(result):
+                continue
+            place = f"gradient of {subject.spoken(value)}, as it was given back"
+            arrived = subject.gradient(value, backward.passing)
+            if arrived is not None:
+                found = arrived if isinstance(arrived, Bound) else Bound(arrived.astype(np.float64))
+                subject.compare("gradient", place, result, f"v{result}", found)
+            elif subject.array(f"v{result}").any():
+                subject.verdict.add(NotChecked(place, "nothing was seen to come to this value"))

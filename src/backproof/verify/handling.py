@@ -295,8 +295,9 @@ def _foreach(subject: Subject, moment: Moment, name: str, before: int, after: in
 
 
 def _assign(subject: Subject, moment: Moment, now: Gradients) -> Found:
-    """Another tensor was put in its place; that a call made it is all that there is to say."""
+    """Another tensor was put in its place; that a call or a pass made it is all that there is to say."""
     made = {output for call in subject.step.calls for output in call.outputs}
+    made |= {result for backward in subject.step.backwards for _, result in backward.handed_out}
     for name, after in moment.grads.items():
         if after is not None and after not in made:
             yield NotChecked(f".grad of {name}", "it was replaced by a tensor that no recorded call made")

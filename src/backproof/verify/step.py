@@ -14,7 +14,7 @@ from backproof.trace.folder import Recorded
 from backproof.verify.calls import check_call, check_deferred
 from backproof.verify.drift import drift_of
 from backproof.verify.equation import Result
-from backproof.verify.gradients import add_regions, add_seeds, check_gradient, check_region
+from backproof.verify.gradients import add_regions, add_seeds, check_gradient, check_handed_out, check_region
 from backproof.verify.handling import check_handling
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.practices import find_practices
@@ -55,6 +55,7 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
         check_region(subject, number, region)
     for value in step.values.values():  # 3
         check_gradient(subject, value)
+    check_handed_out(subject)
     verdict.results = list(_causal(verdict.results))
     check_handling(subject)  # 4
     for found in update_results(step, recorded.tensors):  # 5

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,24 @@ class Gradients:
         self.copies = False
         """Whether something rewrites the gradients of parameters during a backward pass, unseen: they are then copied as they arrive."""
         self._handles: list[Any] = []
+        self._listening = False
+        self._missed = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """A backward pass whose roots and seeds are known: what comes back in here is the gradient of a value."""
+        self._listening = True
+        try:
+            yield
+        finally:
+            self._listening = False
+            self.passing += 1
+
+    def missed(self) -> int | None:
+        """The number of a pass that has run since this was asked, and that nobody was told of."""
+        missed, self._missed = self._missed, False
+        self.passing += missed
+        return self.passing - 1 if missed else None
 
     def follow(self, tensor: torch.Tensor, number: int, *, made: bool) -> None:
         """Ask to be shown the gradient, and remember what in the backward pass stands for this value."""
@@ -57,15 +76,19 @@ class Gradients:
         self._handles.append(tensor.register_hook(partial(self._handed, number)))  # type: ignore[no-untyped-call]
 
     def _arrived(self, number: int, gradient: torch.Tensor | None) -> None:
-        if gradient is None:
+        if gradient is None or not self._hears():
             return
         self.used(number)
         copied = self.copies and self.values.found[number].origin == "parameter"
         self._add(gradient_key(number, self.passing), gradient.clone() if copied else gradient)
 
     def _handed(self, number: int, gradient: torch.Tensor | None) -> None:
-        if gradient is not None:
+        if gradient is not None and self._hears():
             self._add(handed_key(number, self.passing), gradient)
+
+    def _hears(self) -> bool:
+        self._missed = self._missed or not self._listening
+        return self._listening
 
     def _add(self, key: str, gradient: torch.Tensor) -> None:
         with self.quiet(), torch.no_grad():
@@ -79,7 +102,7 @@ class Gradients:
 
         def given(found: Sequence[torch.Tensor | None], _: Any) -> None:
             for number, gradient in zip(inputs, found, strict=False):
-                if number is not None and gradient is not None:
+                if number is not None and gradient is not None and self._hears():
                     self._add(contribution_key(region, number, self.passing), gradient)
 
         handle = node.register_hook(given)

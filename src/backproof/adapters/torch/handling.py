@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from backproof.adapters.torch.encode import tensors_in
+from backproof.adapters.torch.hands import DEPTH, HANDS, Hand, line, operation, scaler_scale, world
 from backproof.adapters.torch.values import Values, storage_of
 from backproof.trace.handling import Moment
 from backproof.trace.step import Call
@@ -24,8 +25,6 @@ from backproof.trace.step import Call
 UNSCALE, NEXT_SCALE = "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_"
 ALL_REDUCE = "all_reduce"
 Key = tuple[int, int, int]
-DEPTH = 12
-"""As many frames up as a known function may be from a call that it makes."""
 
 
 class Recording(Protocol):
@@ -33,34 +32,6 @@ class Recording(Protocol):
 
     values: Values
     calls: list[Call]
-
-
-@dataclass(frozen=True)
-class Hand:
-    """A function that is known to change gradients: by its name, and by the local variables that it must have."""
-
-    kind: str
-    needs: tuple[str, ...]
-    given: Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def _clip(names: dict[str, Any]) -> dict[str, Any]:
-    norm = names.get("total_norm")
-    return {
-        "max_norm": float(names["max_norm"]),
-        "norm_type": str(float(names["norm_type"])),
-        "norm": str(float(norm)) if norm is not None else None,
-        "foreach": names.get("foreach"),
-    }
-
-
-HANDS: dict[str, Hand] = {
-    "clip_grad_norm_": Hand("clip", ("max_norm", "norm_type", "parameters"), _clip),
-    "clip_grad_value_": Hand(
-        "clip_value", ("clip_value", "parameters"), lambda names: {"limit": float(names["clip_value"])}
-    ),
-    "zero_grad": Hand("clear", (), lambda names: {}),
-}
 
 
 @dataclass
@@ -84,6 +55,8 @@ class Handling:
         self.moments: list[Moment] = []
         self.reducing: Callable[[], str] = str
         """How the backward pass that has run was reduced over ranks, if it was."""
+        self.missed: Callable[[], int | None] = lambda: None
+        """The number of a backward pass that has run unseen since this was asked."""
         self._names = {id(parameter): name for name, parameter in self.parameters}
         self._known: dict[str, tuple[Key, int]] = {}
         self._memory: dict[int, list[str]] = {}
@@ -181,6 +154,9 @@ class Handling:
         """End what was at work, and find what changed since then by nothing that was seen."""
         if self._pending:
             self._begin()
+        missed = self.missed()
+        if missed is not None:
+            self.add("backward", "", self.look(), passing=missed, reduced="")
         if self._reducing:
             self._reduced()
         if self._open is not None:
@@ -220,7 +196,9 @@ class Handling:
         if writes:
             for tensor in tensors_in(args[:1]):
                 self._dirty.update(self._lies(tensor))
-                self.observer.values.keep(tensor)  # what else lies there, such as the gradient of a view of the parameter
+                self.observer.values.keep(
+                    tensor
+                )  # what else lies there, such as the gradient of a view of the parameter
         return True
 
     def run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -243,7 +221,7 @@ class Handling:
             self._dirty |= names
             op = name.rpartition(".")[2]
             more = {"scalar": float(args[1])} if op.startswith("_foreach") and _is_number(args[1:2]) else {}
-            self.add("edit", f"{op} at {_line()}", self.look(), op=op, calls=[first, len(self.observer.calls)], **more)
+            self.add("edit", f"{op} at {line()}", self.look(), op=op, calls=[first, len(self.observer.calls)], **more)
 
     @contextmanager
     def backward(self, passing: int) -> Iterator[None]:
@@ -264,7 +242,7 @@ class Handling:
             if hand is not None and all(need in frame.f_locals for need in hand.needs):
                 if self._open is not None or hand.kind != "clear" or not self._pending:
                     self.settle()
-                by = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name} at {_line()}"
+                by = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name} at {line()}"
                 over = self._about(frame.f_locals.get("parameters"))
                 self._open = _Open(frame.f_code.co_name, hand, frame, by, len(self.observer.calls), over)
                 return self._open
@@ -292,14 +270,14 @@ class Handling:
             self.settle()
             ids = {id(each) for each in grads}
             over = [name for name, parameter in self.parameters if id(parameter.grad) in ids]
-            given = {"scale": _scaler_scale(), "inverse": float(inverse)}
+            given = {"scale": scaler_scale(), "inverse": float(inverse)}
             for gradient in grads:
                 self.observer.values.keep(gradient)
         result = self._writing(func, args, kwargs, (found_inf,))
         self._dirty.update(over)  # it does not count as a change in place
         with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
             given["found_inf"] = float(found_inf)
-        self.add("unscale", f"{UNSCALE} at {_line()}", self.look(), over=over, **given)
+        self.add("unscale", f"{UNSCALE} at {line()}", self.look(), over=over, **given)
         return result
 
     def _next_scale(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -330,7 +308,7 @@ class Handling:
             return result
         self.observer.values.keep(tensor)
         result = func(*args, **kwargs)
-        self._reducing[_operation(op)] = [*self._reducing.get(_operation(op), ()), *names]
+        self._reducing[operation(op)] = [*self._reducing.get(operation(op), ()), *names]
         if not later:
             self._reduced()
         return result
@@ -339,7 +317,7 @@ class Handling:
         reducing, self._reducing = self._reducing, {}
         for op, names in reducing.items():
             self._dirty.update(names)
-            self.add("reduce", f"{ALL_REDUCE} at {_line()}", self.look(), over=names, op=op, world=_world())
+            self.add("reduce", f"{ALL_REDUCE} at {line()}", self.look(), over=names, op=op, world=world())
 
     def _writing(self, func: Callable[..., Any], args: Any, kwargs: Any, written: tuple[torch.Tensor, ...]) -> Any:
         """A call that writes into these tensors, whose numbers before are kept; afterwards they come from nowhere."""
@@ -367,36 +345,3 @@ def _is_number(given: tuple[Any, ...]) -> bool:
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:
     return gradient if gradient.layout is torch.strided else gradient.to_dense()
-
-
-def _line() -> str:
-    """The user's line: the nearest frame that is neither PyTorch's nor of this package."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 # as above
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] not in ("torch", "backproof", "contextlib"):
-            return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-def _scaler_scale() -> float | None:
-    """The scale of the GradScaler that is at work."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 # as above
-    for _ in range(DEPTH):
-        if frame is None:
-            break
-        scaler = frame.f_locals.get("self") if frame.f_code.co_name == "unscale_" else None
-        if isinstance(scaler, torch.amp.GradScaler):
-            return float(scaler.get_scale())
-        frame = frame.f_back
-    return None
-
-
-def _operation(op: Any) -> str:
-    """The name of a reduction; without one it is a sum."""
-    return "sum" if op is None else str(op).rpartition(".")[2].lower()
-
-
-def _world() -> int:
-    return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1

@@ -19,6 +19,7 @@ from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.inside import inside
+from backproof.adapters.torch.passes import PASSES, run_pass
 from backproof.adapters.torch.saved import Saved
 from backproof.adapters.torch.updates import Updates
 from backproof.adapters.torch.values import Values
@@ -27,7 +28,6 @@ from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
 
 VIEWS_BY_GETTER = {"T", "mT", "H", "mH", "real"}
-BACKWARD = {"torch.Tensor.backward", "torch.autograd.backward"}
 # Calls that make tensors from nothing: their results are sources, and say nothing of mathematics.
 SOURCES = set(
     "tensor as_tensor arange zeros ones full empty zeros_like ones_like full_like empty_like rand randn randint rand_like randn_like "
@@ -51,7 +51,7 @@ class Observer(TorchFunctionMode):
         self.calls: list[Call] = []
         self.handling = Handling(self, ((self.values.names[id(p)], p) for p in model.parameters()))
         self.updates = Updates(self.values, self.handling)
-        self.values.follow = self.gradients.follow
+        self.values.follow, self.handling.missed = self.gradients.follow, self.gradients.missed
         self.saved = Saved(self.values)
         self.values.note, self.gradients.used = self.saved.note, self.saved.use
         self.backwards: list[Backward] = []
@@ -278,20 +278,8 @@ class Observer(TorchFunctionMode):
 
     # ── backward ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _backward(self, func: Callable[..., Any], _: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        roots = tensors_in(args[:1] if args else kwargs.get("tensors"))
-        seeds = tensors_in(args[1:2] if len(args) > 1 else kwargs.get("gradient", kwargs.get("grad_tensors")))
-        with self.quiet():
-            for i, root in enumerate(roots):
-                seed = self.values.number(seeds[i]) if i < len(seeds) else None
-                self.backwards.append(Backward(self.values.number(root), seed, len(self.calls), self.gradients.passing))
-            self.gradients.settle()
-            self.saved.begin(self.calls, self.gradients.makers)
-            with self.handling.backward(self.gradients.passing):
-                try:
-                    return func(*args, **kwargs)
-                finally:
-                    self.gradients.passing += 1
+    def _backward(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return run_pass(self, func, op, args, kwargs)
 
     # ── updates ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -344,7 +332,10 @@ def _plainly(item: Any) -> Any:
     return item["plain"] if isinstance(item, dict) and set(item) == {"plain"} else item
 
 
-_NAMES: dict[Any, str | None] = {}
+_NAMES: dict[Any, str | None] = {
+    getattr(torch.autograd, name): f"torch.autograd.{name}" for name in ("backward", "grad")
+}
+"""The names of functions that were met, and of two that PyTorch does not tell."""
 _KINDS: dict[str, tuple[str, str]] = {}
 
 
@@ -364,7 +355,7 @@ def _kind_of(name: str) -> tuple[str, str]:
 
 
 def _sorted_out(name: str) -> tuple[str, str]:
-    if name in BACKWARD:
+    if name in PASSES:
         return "backward", name
     op = canonical(name)
     if name == "torch.Tensor.register_hook":
