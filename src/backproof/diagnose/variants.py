@@ -153,7 +153,7 @@ def _variants(call: Call, reads: tuple[int, ...], graph: Any) -> Iterator[tuple[
         for value in argument.values if argument.op == op else ():
             other = rewritten(_with(call, argument, value), reads, graph)
             if other is not None and other != graph:
-                yield f"{argument.name} {value}", other
+                yield f"{argument.name}={value!r}", other
 
 
 def _with(call: Call, argument: Argument, value: Any) -> Call:

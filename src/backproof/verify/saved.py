@@ -11,10 +11,10 @@ from backproof.verify.subject import Subject
 
 def check_saved(subject: Subject) -> None:
     """Every change that was noticed: of what was saved it breaks the step, of anything else it takes the numbers away."""
-    makers = {output: call for call in subject.step.calls for output in call.outputs}
+    makers = subject.makers
     for found in subject.step.altered:
         value, by = int(found["value"]), found["by"]
-        made = f"value {value}" + (f", made by {label(makers[value])}" if value in makers else "")
+        made = subject.spoken(value)
         if found["saved"] and by in makers:
             because = f"{made}, was changed after it was saved for the backward pass, and nothing told autograd"
             numbers = ("broken", math.inf, math.inf, 0.0, 0.0, 0.0, 0.0)

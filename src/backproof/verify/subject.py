@@ -17,6 +17,7 @@ from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Evidence, Judgement, NotChecked, Result, Total, compared
 from backproof.verify.origin import Origin
 from backproof.verify.outcome import StepVerdict
+from backproof.verify.region import label
 
 MOST_KEPT = 16
 
@@ -26,6 +27,7 @@ class Subject:
 
     def __init__(self, recorded: Recorded) -> None:
         self.step, self.tensors = recorded.step, recorded.tensors
+        self.makers = {output: call for call in self.step.calls for output in call.outputs}
         self.verdict = StepVerdict(self.step.index)
         self.totals: dict[tuple[int, int], Total] = {}
         """Each value's gradient so far, by backward pass: the contributions of the calls that read it."""
@@ -53,6 +55,14 @@ class Subject:
     def value(self, number: int) -> Value:
         """What was recorded of a value."""
         return self.step.values[number] if number >= 0 else self.besides[number]
+
+    def spoken(self, number: int) -> str:
+        """A value as it is spoken of: by its name, or by what made it."""
+        name, maker = self.value(number).name, self.makers.get(number)
+        if name or maker is None:
+            return name or f"value {number}"
+        which = f" {maker.outputs.index(number)}" if len(maker.outputs) > 1 else ""
+        return f"output{which} of {label(maker)}"
 
     def add(self, found: Bound, dtype: str) -> int:
         """A value that was recovered from others."""

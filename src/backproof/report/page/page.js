@@ -114,7 +114,7 @@ function grid(part, section) {
   const turn = (middle - low) / (high - low);
   const contents = () => {
     const paper = dark.matches ? ["#1d3a4a", "#2f7d8c", "#e8c15a", "#e0654a", "#ff5a5f"] : ["#eef5f8", "#6fb6c4", "#f2c14e", "#dd6b3f", "#a3121a"];
-    const scale = [[0, paper[0]], [turn * 0.999, paper[1]], [turn, paper[2]], [turn + (1 - turn) * 0.4, paper[3]], [1, paper[4]]];
+    const scale = [[0, paper[0]], [turn, paper[1]], [turn * 1.002, paper[2]], [turn + (1 - turn) * 0.4, paper[3]], [1, paper[4]]];
     const ticks = Array.from({ length: 6 }, (_, i) => low + (i * (high - low)) / 5);
     const width = narrow() ? 16 : 46;
     return [[{
