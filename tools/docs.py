@@ -8,7 +8,9 @@ from pathlib import Path
 
 from backproof.engine.domain import DOMAINS
 from backproof.ir.compose import COMPOSITIONS
+from backproof.ir.primitive import Primitive
 from backproof.ir.primitives import FAMILIES
+from backproof.ir.rounding import Decides, Moves, Rounds, Special, Sums
 from backproof.numerics import FORMATS
 from backproof.session.operations import OWN
 
@@ -21,17 +23,43 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+ROUNDING = """*Rounding* is what the bounds assume of honest kernels, in units of roundoff u (two of them are a unit in the last place): how
+far a result may be off, relative to its size, when its operands are exact. `sum`: γₙ of the terms' magnitudes, in any order.
+`decision`: none, while what is compared differs by more than its error; in doubt otherwise. `own`: an analysis of its own, in
+`engine/bounded.py`. `–`: nothing is rounded."""
+
+
+def rounding(primitive: Primitive) -> str:
+    """How a primitive rounds, in a word."""
+    match primitive.rounding:
+        case Rounds(ulps=0):
+            return "–"
+        case Rounds(ulps=ulps, absolute=0):
+            return f"{ulps:g} u"
+        case Rounds(ulps=ulps, absolute=absolute):
+            return f"{ulps:g} u, and {absolute:g} u whatever its size but in float64"
+        case Sums():
+            return "sum"
+        case Moves():
+            return "–"
+        case Decides():
+            return "decision"
+        case Special():
+            return "own"
+
+
 def primitives() -> str:
     """The page of primitives."""
-    lines = ["# Primitives\n", NOTE]
+    lines = ["# Primitives\n", NOTE, f"\n{ROUNDING}"]
     for family, members in FAMILIES.items():
         lines.append(
             f"\n## {family}\n\n| name | mathematics | parameters | rounding | derivative |\n|---|---|---|---|---|"
         )
         for p in members:
-            rounding = type(p.rounding).__name__.lower()
             derivative = "yes" if p.differentiable else "–"
-            lines.append(f"| `{p.name}` | {cell(p.says)} | {', '.join(p.params) or '–'} | {rounding} | {derivative} |")
+            lines.append(
+                f"| `{p.name}` | {cell(p.says)} | {', '.join(p.params) or '–'} | {rounding(p)} | {derivative} |"
+            )
     lines.append("\n## Floating formats\n\n| name | unit roundoff | smallest normal | largest |\n|---|---|---|---|")
     lines += [f"| {f.name} | 2^−{f.precision} | 2^{f.least_exponent} | {f.largest:.4g} |" for f in FORMATS.values()]
     lines.append("\n## Domains\n\n| name | what it is |\n|---|---|")
