@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from backproof.adapters.torch.encode import encode
+from backproof.adapters.torch.updates import plain_optimizer
 from backproof.trace.handling import Scheduled
 
 NUMBERS = (
@@ -108,7 +109,8 @@ class Schedules:
         self.events.append(Scheduled(number, which, config, k, tuple(before), tuple(after), metric, updates, since))
 
     def _which(self, scheduler: Any) -> int:
-        return next((i for i, each in enumerate(self.optimizers) if each is scheduler.optimizer), -1)
+        plain = plain_optimizer(scheduler.optimizer)
+        return next((i for i, each in enumerate(self.optimizers) if each is plain), -1)
 
 
 def _plain(scheduler: Any) -> Any:

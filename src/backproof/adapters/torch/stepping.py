@@ -16,7 +16,7 @@ from backproof.adapters.torch.functions import watching_functions
 from backproof.adapters.torch.modes import leave_mode
 from backproof.adapters.torch.observe import Observer
 from backproof.adapters.torch.schedules import Schedules
-from backproof.adapters.torch.updates import parameters_of
+from backproof.adapters.torch.updates import parameters_of, plain_optimizer
 from backproof.errors import UsageError
 
 Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None
@@ -202,16 +202,6 @@ def _way_of(wrapper: Any) -> str:
     hooks = [hook for hook, _ in getattr(wrapper, "_comm_hooks", ())]
     names = [getattr(hook, "__name__", type(hook).__name__) for hook in hooks]
     return "mean" if all(name == "allreduce_hook" for name in names) else names[-1]
-
-
-def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer:
-    """The optimizer inside of what wraps it."""
-    inner = getattr(optimizer, "optimizer", None)
-    if isinstance(inner, torch.optim.Optimizer):
-        return plain_optimizer(inner)
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise UsageError(f"a {type(optimizer).__name__} was given as an optimizer, which is a torch.optim.Optimizer")
-    return optimizer
 
 
 def _listed(given: Any) -> list[Any]:

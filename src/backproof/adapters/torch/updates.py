@@ -9,6 +9,7 @@ import torch
 from backproof.adapters.torch.encode import encode
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.values import Values
+from backproof.errors import UsageError
 from backproof.trace.step import Update
 
 
@@ -96,3 +97,13 @@ def _told(optimizer: torch.optim.Optimizer) -> dict[str, float]:
 
 def _tensor(item: Any) -> torch.Tensor:
     return item.detach().clone() if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
+
+
+def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer:
+    """The optimizer inside of what wraps it."""
+    inner = getattr(optimizer, "optimizer", None)
+    if isinstance(inner, torch.optim.Optimizer):
+        return plain_optimizer(inner)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"a {type(optimizer).__name__} was given as an optimizer, which is a torch.optim.Optimizer")
+    return optimizer

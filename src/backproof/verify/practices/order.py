@@ -69,7 +69,8 @@ def _schedule_first(seen: Seen) -> Iterator[str]:
     """A scheduler's step before the first update of its optimizer."""
     skipped = any(moment.given.get("found_inf") for moment in seen.subject.step.moments)
     for event in seen.subject.step.scheduled:
-        if event.k == 1 and event.updates == 0 and not skipped and seen.subject.step.facts.get("fresh"):
+        ours = event.optimizer >= 0  # of another one's updates nobody knows
+        if ours and event.k == 1 and event.updates == 0 and not skipped and seen.subject.step.facts.get("fresh"):
             yield f"{event.config.get('class')}.step() came before the first step of its optimizer: the first rate was never used"
 
 
