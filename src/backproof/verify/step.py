@@ -45,6 +45,10 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
             subject.leave_open(stranger["reads"], place, "no recorded call made it")
         elif value in read:  # no gradient came to it: what it was made of has none from it
             subject.leave_open((), place, "no recorded call made it")
+    if (granularity := step.facts.get("granularity")) is not None:
+        verdict.notes.append(
+            f"recorded by {granularity}: what lies between was derived, within bounds that grow on the way"
+        )
     check_saved(subject)
     for call in step.calls:  # 1
         check_call(subject, call)

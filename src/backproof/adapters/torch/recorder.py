@@ -13,6 +13,7 @@ from typing import Any, Self
 import torch
 
 from backproof.adapters.torch.encode import stored
+from backproof.adapters.torch.granularity import coarser, granularity_named
 from backproof.adapters.torch.observe import Observer
 from backproof.adapters.torch.stepping import Optimizers, Stepping
 from backproof.adapters.torch.updates import class_of
@@ -22,7 +23,11 @@ from backproof.trace.recording import Writer
 
 
 class Recorder:
-    """Records the steps of a training run into `out`, one folder each. A step that fails leaves nothing behind."""
+    """Records the steps of a training run into `out`, one folder each. A step that fails leaves nothing behind.
+
+    `every` is which steps are recorded. `granularity` is how much of them: every call (`op`), what passes from module to module
+    (`module`), or leaves and results alone (`ends`). What is not written is derived when the step is verified, within wider bounds.
+    """
 
     def __init__(
         self,
@@ -32,8 +37,10 @@ class Recorder:
         *,
         scheduler: Any = None,
         every: int = 1,
+        granularity: str = "op",
         resume: bool = False,
     ) -> None:
+        self.granularity = granularity_named(granularity)
         if every < 1:
             raise UsageError(f"every={every}: every which step is to be recorded; 1 is all of them")
         self.out, self.every = Path(out), every
@@ -113,7 +120,7 @@ class Recorder:
 
     def _write(self, number: int, observer: Observer) -> None:
         try:
-            step = observer.finish()
+            step = coarser(observer.finish(), observer.numbers, self.granularity)
             named = {f"v{value.id}" for value in step.values.values() if value.name}
             lasting = {name for name in observer.numbers if name in named or name.startswith("u")}
             tensors = {name: stored(tensor) for name, tensor in observer.numbers.items()}
