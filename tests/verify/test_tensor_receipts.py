@@ -198,3 +198,8 @@ def test_what_is_no_receipt_cannot_be_read(tmp_path, text, capsys):
 
     assert main(["verify", str(tmp_path / "x.json")]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_steps_cannot_be_chosen_of_a_receipt(home, capsys):
+    assert main(["verify", str(home / "plain.json"), "--steps", "1"]) == 3
+    assert "a receipt is verified whole" in capsys.readouterr().err

@@ -39,6 +39,10 @@ def verify_tensor_receipt(args: argparse.Namespace, path: str) -> int:
     from backproof.verify.sealed import open_receipt
     from backproof.verify.step import Options
 
+    if args.steps:
+        raise UsageError(
+            f"--steps {args.steps}: a receipt is verified whole; 'bp receipt RUN --steps' makes one of some steps"
+        )
     receipt = open_receipt(Path(path))
     key = load_key(Path(args.key), private=False) if args.key else None
     found = receipt_verdicts(receipt, key, Options(drift=args.drift))
