@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--samples", type=int, help="how many of a batch are recorded one by one (all)")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--decay", type=float, default=0.01)
     parser.add_argument("--double", action="store_true", help="compute in float64")
     given = parser.parse_args()
 
@@ -61,7 +62,7 @@ def main() -> None:
     samples, labels = load(given.data, model)
     if given.double:
         model, samples = model.double(), samples.double()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=given.decay)
     recorded = given.batch if given.samples is None else given.samples
     tracer = bpt.trace(model, given.trace, optimizer=optimizer, samples=recorded)
     for step in range(given.steps):

@@ -18,7 +18,11 @@
 enum { LAYERS = 10, CHANNELS = 2, LENGTH = 48, SAMPLES = 128, CLASSES = 4 };
 
 static const bpt_dtype DTYPE = sizeof(real) == 8 ? BPT_FLOAT64 : BPT_FLOAT32;
-static const double RATE = 0.05, MOMENTUM = 0.9, DECAY = 0.01;
+
+/* What the optimizer is told. */
+typedef struct {
+  double rate, momentum, decay;
+} settings;
 
 /*                             kind        name       in        out      kernel stride padding */
 static layer network[LAYERS] = {
@@ -171,7 +175,7 @@ static real *gradient_of(const parameter *p) { return p->gradient; }
 static real *momentum_of(const parameter *p) { return p->momentum; }
 
 /* The network as the manifest tells it; see docs/traces.md for the kinds. */
-static void describe(bpt_writer *w, long batch, long recorded, long seed_of_batch) {
+static void describe(bpt_writer *w, long batch, long recorded, long first_sample, const settings *s) {
   const char *reads = "input";
   char start[24];
   bpt_batch(w, batch, recorded);
@@ -205,10 +209,10 @@ static void describe(bpt_writer *w, long batch, long recorded, long seed_of_batc
   }
   bpt_layer(w, "loss", "cross_entropy", "fc,label", NULL);
   bpt_optimizer(w, "sgd");
-  bpt_set_real(w, "lr", RATE);
-  bpt_set_real(w, "momentum", MOMENTUM);
-  bpt_set_real(w, "weight_decay", DECAY);
-  snprintf(start, sizeof start, "%ld", seed_of_batch);
+  bpt_set_real(w, "lr", s->rate);
+  bpt_set_real(w, "momentum", s->momentum);
+  bpt_set_real(w, "weight_decay", s->decay);
+  snprintf(start, sizeof start, "%ld", first_sample);
   bpt_note(w, "first sample", start);
 }
 
@@ -234,7 +238,7 @@ static real run_sample(const real *x, size_t label, const bpt_sink *sink, long s
   return loss;
 }
 
-static real run_step(int first, long start, long batch, long recorded, const bpt_sink *sink) {
+static real run_step(int first, long start, long batch, long recorded, const settings *s, const bpt_sink *sink) {
   real loss = 0;
   trace_parameters(sink, "w_before", NULL, value_of);
   if (!first) trace_parameters(sink, "opt_before", "momentum_buffer", momentum_of); /* before the first step there is none */
@@ -243,9 +247,9 @@ static real run_step(int first, long start, long batch, long recorded, const bpt
     for (int k = 0; k < 2; k++)
       if (both[k]->count) memset(both[k]->gradient, 0, both[k]->count * sizeof(real));
   }
-  for (long s = 0; s < batch; s++) {
-    size_t which = (size_t)(start + s) % SAMPLES;
-    loss += run_sample(samples[which], (size_t)labels[which], s < recorded ? sink : NULL, s);
+  for (long k = 0; k < batch; k++) {
+    size_t which = (size_t)(start + k) % SAMPLES;
+    loss += run_sample(samples[which], (size_t)labels[which], k < recorded ? sink : NULL, k);
   }
   loss /= (real)batch;
   bpt_fire(sink, "loss", "fwd", NULL, BPT_BATCH, bpt_nd(DTYPE, &loss, 0, NULL));
@@ -256,8 +260,8 @@ static real run_step(int first, long start, long batch, long recorded, const bpt
   }
   trace_parameters(sink, "grad_scaled", NULL, gradient_of);
   for (int i = 0; i < LAYERS; i++) {
-    sgd_update(&network[i].weight, (real)RATE, (real)MOMENTUM, (real)DECAY);
-    sgd_update(&network[i].bias, (real)RATE, (real)MOMENTUM, (real)DECAY);
+    sgd_update(&network[i].weight, (real)s->rate, (real)s->momentum, (real)s->decay);
+    sgd_update(&network[i].bias, (real)s->rate, (real)s->momentum, (real)s->decay);
   }
   trace_parameters(sink, "opt_after", "momentum_buffer", momentum_of);
   trace_parameters(sink, "w_after", NULL, value_of);
@@ -269,6 +273,7 @@ static real run_step(int first, long start, long batch, long recorded, const bpt
 typedef struct {
   const char *data, *export, *trace;
   long start, batch, recorded, steps;
+  settings sgd;
 } options;
 
 static int usage(void) {
@@ -279,7 +284,8 @@ static int usage(void) {
         "  --start N      the first sample of the first batch (0)\n"
         "  --batch N      samples per step (16)\n"
         "  --samples N    how many of them are recorded one by one (all)\n"
-        "  --steps N      steps (3), each on the next samples\n", stderr);
+        "  --steps N      steps (3), each on the next samples\n"
+        "  --rate X, --momentum X, --decay X   of SGD (0.05, 0.9, 0.01)\n", stderr);
   return 3;
 }
 
@@ -290,11 +296,15 @@ static int read_options(int count, char **words, options *o) {
                    : !strcmp(name, "--samples") ? &o->recorded : !strcmp(name, "--steps") ? &o->steps : NULL;
     const char **text = !strcmp(name, "--data") ? &o->data : !strcmp(name, "--export") ? &o->export
                         : !strcmp(name, "--trace") ? &o->trace : NULL;
+    double *decimal = !strcmp(name, "--rate") ? &o->sgd.rate : !strcmp(name, "--momentum") ? &o->sgd.momentum
+                      : !strcmp(name, "--decay") ? &o->sgd.decay : NULL;
     char *end = NULL;
-    if (!value || (!number && !text)) return 0;
+    if (!value || (!number && !text && !decimal)) return 0;
     if (text) *text = value;
-    else *number = strtol(value, &end, 10);
-    if (number && (*end || end == value || *number < 0 || *number > 1000000)) return 0;
+    if (number) *number = strtol(value, &end, 10);
+    if (decimal) *decimal = strtod(value, &end);
+    if (!text && (*end || end == value)) return 0;
+    if (number && (*number < 0 || *number > 1000000)) return 0;
   }
   if (o->recorded < 0 || o->recorded > o->batch) o->recorded = o->batch;
   return o->batch > 0;
@@ -305,13 +315,13 @@ static int train(const options *o) {
   bpt_sink sink, *traced = NULL;
   if (o->trace) {
     bpt_open(&writer, o->trace, "plain C");
-    describe(writer, o->batch, o->recorded, o->start);
+    describe(writer, o->batch, o->recorded, o->start, &o->sgd);
     sink = bpt_writer_sink(writer);
     traced = &sink;
   }
   for (long step = 0; step < o->steps; step++) {
     if (traced) bpt_begin_step(writer, step);
-    real loss = run_step(step == 0, o->start + step * o->batch, o->batch, o->recorded, traced);
+    real loss = run_step(step == 0, o->start + step * o->batch, o->batch, o->recorded, &o->sgd, traced);
     if (traced) bpt_end_step(writer);
     printf("step %ld: loss %.6f\n", step, (double)loss);
   }
@@ -321,7 +331,7 @@ static int train(const options *o) {
 }
 
 int main(int count, char **words) {
-  options o = {NULL, NULL, NULL, 0, 16, -1, 3};
+  options o = {NULL, NULL, NULL, 0, 16, -1, 3, {0.05, 0.9, 0.01}};
   int result = 2;
   if (!read_options(count, words, &o)) return usage();
   make_samples();
