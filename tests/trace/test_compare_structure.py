@@ -36,6 +36,18 @@ def _kinds(found):
     return {(one.kind, str(one.place), one.side) for one in found.all_findings}
 
 
+@pytest.mark.parametrize("whole", [0, 1])
+def test_whoever_records_the_whole_batch_both_sides_are_derived(made, tmp_path, whole):
+    sides = [made, made]
+    sides[whole] = grind(tmp_path / "whole", Run(samples=None))
+
+    found = compare(*sides)
+
+    assert _kinds(found) == set()
+    for i in (0, 1):
+        assert sum(seen.locals[i] is not None for seen in found.steps[0].seen.values()) > 100
+
+
 def test_a_copy_agrees(pair):
     found = compare(*pair)
 

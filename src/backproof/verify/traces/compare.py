@@ -73,6 +73,7 @@ def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress:
         tick = _ticker(progress, done, total)
         found.steps.append(_step(network, sides, earlier, index == steps[0], options, found.told, tick))
         earlier, done = list(sides), done + counts[index]
+    _once(found)
     if not found.compared:
         found.findings.append(Finding("nothing", 0, None, "", "no tensor of one side has a counterpart on the other"))
     return found
@@ -97,6 +98,12 @@ def told_of(a: Trace, b: Trace, options: Options) -> tuple[Manifest, Manifest]:
         return replace(own, optimizer=own.optimizer or other.optimizer, batch=own.batch or other.batch)
 
     return of(a.told, b.told), of(b.told, a.told)
+
+
+def _once(found: Comparison) -> None:
+    """What the sides tell otherwise is said where its numbers part, if they do."""
+    shown = {one.by for step in found.steps for one in step.findings if one.kind == "told"}
+    found.findings = [one for one in found.findings if one.kind != "told" or one.by not in shown]
 
 
 def _known(order: Sequence[str], seen: set[str]) -> None:
@@ -133,7 +140,7 @@ def _step(
     tick: Callable[[], None],
 ) -> StepOutcome:
     a, b = sides
-    paired = pair(a, b, options.allow_missing, tick)
+    paired = pair(a, b, options.allow_missing, tick, first=first)
     gaps = {**paired.gaps, **_updates(a, b, paired.gaps)}
     walked = _walk(network, sides, earlier, first, (options.derive, told))
     outcome = Judge(network, a, b, gaps, walked).run(first)

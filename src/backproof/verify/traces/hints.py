@@ -36,7 +36,7 @@ def _hints(a: Array, b: Array, batch: int | None) -> Iterator[str]:
     if factor and np.linalg.norm((a - factor * b).ravel()) < NEAR * min(off, float(np.linalg.norm(a.ravel()))):
         yield f"is {_named(factor, batch)} times"
         return
-    if np.allclose(np.abs(a), np.abs(b), rtol=1e-4, atol=1e-6 * float(np.abs(b).max())):
+    if np.linalg.norm((np.abs(a) - np.abs(b)).ravel()) < NEAR * off:
         yield "differs in signs alone"
     if a.ndim and np.ptp(a - b) < NEAR * float(np.abs(a - b).max()):
         yield f"is shifted by the constant {float(np.mean(a - b)):.6g}"

@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from backproof.numerics import FORMATS, likely
 from backproof.trace.event import Place
 from backproof.trace.phases import INPUT, LABEL
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.hints import hints_of
 from backproof.verify.traces.layers import DECISIONS
 from backproof.verify.traces.local import Local
-from backproof.verify.traces.network import Network, Origins
+from backproof.verify.traces.network import Network, called
 from backproof.verify.traces.outcome import Finding, Flip, Seen, StepOutcome, Undecided
+from backproof.verify.traces.rooms import Rooms
 from backproof.verify.traces.side import Side
+from backproof.verify.traces.steps import updater
 from backproof.verify.traces.walk import Turned, Walked
 
-GAIN = 64.0
-"""How many times larger a layer that is not derived may make the differences that it reads, before it is blamed for them."""
-LINEAR_GAIN = 4.0
-"""The same of scalings and updates, which do not amplify."""
 TOUCHED = 1e-3
 """A flip reaches all gradients behind a decision; one a thousand times less than another is not reached."""
 BIAS = "bias"
@@ -42,11 +37,7 @@ class Judge:
         self.outcome = StepOutcome(a.step.index)
         self.tainted: dict[Place, str] = {}
         """What differs, and to what that is put down: a finding, a flip, or what it was made from."""
-        self._there_of: dict[str, list[Place]] = {}
-        for place in gaps:
-            self._there_of.setdefault(place.probe, []).append(place)
-        self._origins = Origins(network, self._there_of)
-        self._made: dict[Place, list[Place]] = {}
+        self.rooms = Rooms(network, a, b, gaps)
         self._candidates: dict[Place, Gap] = {}
 
     def run(self, first: bool) -> StepOutcome:
@@ -62,7 +53,7 @@ class Judge:
     def _judge(self, place: Place, found: Gap, first: bool) -> None:
         left, right = self.locals[0].get(place), self.locals[1].get(place)
         broken = [one for one in (left, right) if one is not None and one.verdict == "broken"]
-        room = self._room(place)
+        room = self.rooms.of(place)
         if broken:
             self._broken(place, found, broken, left, right)
             state = "finding"
@@ -90,11 +81,17 @@ class Judge:
 
     def _derived(self, place: Place, found: Gap, room: float, left: Local, right: Local) -> str:
         """Both sides follow from their own inputs: no difference is this layer's, unless one is far off what rounding does in practice."""
+        if place in self.walked.apart:
+            return self._told(place, found)
         if found.relative <= room:
             return "equal" if found.differing == 0 else "agrees"
-        causes = {self.tainted[one] for one in self._reads(place) if one in self.tainted}
+        causes = {self.tainted[one] for one in self.rooms.reads(place) if one in self.tainted}
         noisy = [one for one in (left, right) if one.verdict == "noise"]
-        if len(noisy) == 1 and not causes and found.relative > room + GAIN * self._most_agreeing(place):
+        if (
+            len(noisy) == 1
+            and not causes
+            and found.relative > room + self.rooms.gain(place) * self._most_agreeing(place)
+        ):
             says = (
                 f"{place} of {noisy[0].side} is {noisy[0].likely:.3g} times farther off than rounding takes it in practice, and what it "
                 f"is made from agrees; {noisy[0].ratio:.2g} of what rounding could do at worst"
@@ -103,16 +100,26 @@ class Judge:
             self.tainted[place] = "finding"
             return "finding"
         replayed = self.walked.replayed.get(place)
-        if replayed is not None and replayed.relative <= max(room, GAIN * self._most_agreeing(place)):
+        if replayed is not None and replayed.relative <= max(room, self.rooms.gain(place) * self._most_agreeing(place)):
             self.tainted[place] = "flip"
             return "flip"
         if "finding" in causes or "follows" in causes:
             self.tainted[place] = "follows"
             return "follows"
+        if self._apart(place) and found.relative > room + self.rooms.gain(place) * self._most_agreeing(place):
+            return self._told(place, found)
         if "flip" in causes or replayed is not None:
             self.tainted[place] = "flip"
             return "flip"
         return "rounding"
+
+    def _told(self, place: Place, found: Gap) -> str:
+        """Each side follows the mathematics that it tells, and they tell different mathematics."""
+        maker, said = self._apart(place) or ("", "")
+        says = f"{place}: each side follows what it tells, and they tell different mathematics: {said}"
+        self._find("told", place, "", says, found, None, (), maker)
+        self.tainted[place] = "finding"
+        return "finding"
 
     def _partial(self, place: Place, found: Gap, room: float) -> str:
         """A sum over a batch of which some samples were recorded: what is left once their flips are replayed."""
@@ -132,19 +139,18 @@ class Judge:
         return "undecided"
 
     def _follows(self, place: Place) -> bool:
-        return any(self.tainted.get(one) in ("finding", "follows") for one in self._reads(place))
+        return any(self.tainted.get(one) in ("finding", "follows") for one in self.rooms.reads(place))
 
     def _compared(
         self, place: Place, found: Gap, room: float, left: Local | None, right: Local | None, first: bool
     ) -> tuple[str, float]:
         given = place.phase in GIVEN or (place.probe in (INPUT, LABEL) and place.phase == "fwd")
         if given:
-            room = self._stored_room(place)
+            room = self.rooms.stored(place)
         most = self._most_agreeing(place)
-        gain = LINEAR_GAIN if place.phase in ("grad_scaled", "opt_after", "w_after") else GAIN
-        made = self._reads(place)
-        room = room + gain * most if made else room
-        if found.relative <= room and not (place.phase == "w_after" and self._leans(place)):
+        made = self.rooms.reads(place)
+        room = room + self.rooms.gain(place) * most if made else room
+        if found.relative <= room and not (place.phase == "w_after" and self.rooms.leans(place)):
             return ("equal" if found.differing == 0 else "agrees"), room
         causes = {self.tainted[one] for one in made if one in self.tainted}
         if causes & {"finding", "follows"}:
@@ -199,63 +205,28 @@ class Judge:
 
     # ── what a difference may be ────────────────────────────────────────────────────────────────────────────────────
 
-    def _reads(self, place: Place) -> list[Place]:
-        """What a tensor was made from, of what was compared."""
-        if place not in self._made:
-            made = (self._there(one) for one in self._origins.of(place))
-            self._made[place] = [one for one in dict.fromkeys(made) if one in self.gaps]
-        return self._made[place]
-
-    def _there(self, place: Place) -> Place:
-        whole = Place(place.probe, place.phase, place.parameter)
-        return place if place in self.gaps or whole not in self.gaps else whole
-
     def _most_agreeing(self, place: Place) -> float:
         """The largest difference among what a tensor is made from, of what agrees but for rounding."""
-        return max((self.gaps[one].relative for one in self._reads(place) if one not in self.tainted), default=0.0)
+        return max((self.gaps[one].relative for one in self.rooms.reads(place) if one not in self.tainted), default=0.0)
 
-    def _units(self, place: Place) -> tuple[float, float]:
-        """The coarser of the formats that the sides store in, and compute in."""
-        stored = [(side.format(place) or FORMATS["float64"]).unit for side in (self.a, self.b)]
-        computing = [FORMATS[side.computing(place)].unit for side in (self.a, self.b)]
-        return max(stored), max(computing)
+    def _apart(self, place: Place) -> tuple[str, str] | None:
+        """Who made a tensor by mathematics that the sides tell otherwise, and what they tell."""
+        for maker in self._makers(place):
+            left, right = (one.rules.get(maker) for one in self.walked.locals)
+            if left is not None and right is not None and left.mathematics != right.mathematics:
+                return maker, f"of {maker} {self.a.name} tells {left.says}, {self.b.name} {right.says}"
+        return None
 
-    def _stored_room(self, place: Place) -> float:
-        """What is the same number in two formats differs by one rounding."""
-        return 0.0 if self.a.format(place) is self.b.format(place) is None else 2 * self._units(place)[0]
-
-    def _room(self, place: Place) -> float:
-        """What rounding may make of a tensor, relative to its scale: λ·√n·u of as many terms as its inputs have numbers."""
-        stored, computing = self._units(place)
-        if place.phase in ("grad_scaled", "opt_after"):
-            return float(2 * (stored + likely(8, computing)))
-        if place.phase == "w_after":
-            return self._update_room(place, stored)
-        sizes = [self.gaps[one].size for one in self._reads(place) if one.phase in ("fwd", "agrad")]
-        n = max([*sizes, self.gaps[place].size])
-        if place.phase == "grad_raw":
-            n *= max(self.a.told.batch or 1, 1)
-        return float(2 * (stored + likely(n, computing)))
-
-    def _update_room(self, place: Place, stored: float) -> float:
-        """An update is a difference of stored parameters, each rounded to its format."""
-        before = Place(place.probe, "w_before", place.parameter)
-        scale, moved = self.gaps[place].scale, self.gaps.get(before)
-        return float(4 * stored + (4 * stored * moved.scale / scale if moved and scale else 0.0))
-
-    def _leans(self, place: Place) -> bool:
-        """Whether updates differ in size by more than the roundings of their elements add up to."""
-        found, before = self.gaps[place], self.gaps.get(Place(place.probe, "w_before", place.parameter))
-        if before is None or not found.scale or abs(found.slope) < 1e-3 or found.size < 2:
-            return False
-        spread = (
-            9.0 * self._units(place)[0] * 2 * before.scale / (found.scale * np.sqrt(found.size)) * np.sqrt(found.size)
-        )
-        read = self.gaps.get(Place(place.probe, "grad_scaled", place.parameter))
-        return bool(abs(found.slope) > spread + LINEAR_GAIN * (abs(read.slope) + read.relative if read else 0.0))
+    def _makers(self, place: Place) -> list[str]:
+        """The layers that made a tensor, or the update that did."""
+        if place.phase in ("opt_after", "w_after"):
+            return [updater(place)]
+        if place.phase == "agrad":
+            return list(self.network.children.get(place.probe, ()))
+        return [probe.name for probe in self.network.probes if called(probe.name) == called(place.probe)]
 
     def _in_parts(self, place: Place) -> bool:
-        samples = {one.sample for one in self._there_of[place.probe] if one.phase == "agrad"} - {None}
+        samples = {one.sample for one in self.rooms.there_of[place.probe] if one.phase == "agrad"} - {None}
         batch = self.a.told.batch or self.b.told.batch
         return bool(samples) and (batch is None or len(samples) < batch)
 
@@ -268,7 +239,7 @@ class Judge:
         if not place.parameter or not (self.a.has(place) and self.b.has(place)):
             return []
         x, found = self.a.tensor(place), []
-        for other in self._there_of[place.probe]:
+        for other in self.rooms.there_of[place.probe]:
             if other.phase != place.phase or other == place or not self.b.has(other):
                 continue
             y = self.b.tensor(other)
@@ -307,7 +278,7 @@ class Judge:
     def _follow_sums(self) -> None:
         """What was made from such a sum is of its kind."""
         for place, seen in self.outcome.seen.items():
-            if seen.state == "undecided" and any(self.tainted.get(one) == "finding" for one in self._reads(place)):
+            if seen.state == "undecided" and any(self.tainted.get(one) == "finding" for one in self.rooms.reads(place)):
                 self.outcome.seen[place] = Seen(seen.gap, "follows", seen.locals, seen.allowed)
                 self.outcome.undecided = [one for one in self.outcome.undecided if one.place != place]
 
@@ -336,7 +307,7 @@ class Judge:
         """Each flip: whether rounding explains it, and what it explains."""
         for turned in self.walked.turned:
             parents = [
-                self._there(Place(one, "fwd", sample=turned.sample)) for one in self.network.parents(turned.probe)
+                self.rooms.there(Place(one, "fwd", sample=turned.sample)) for one in self.network.parents(turned.probe)
             ]
             causes = {self.tainted[one] for one in parents if one in self.tainted}
             seen = [self.outcome.seen[one] for one in parents if one in self.outcome.seen]

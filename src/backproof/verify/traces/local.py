@@ -50,6 +50,15 @@ class Local:
     hints: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The mathematics that something was derived by, defaults and all."""
+
+    mathematics: Any
+    """What is equal where it is the same: a graph, or an optimizer's settings."""
+    says: str
+
+
 @dataclass(frozen=True)
 class Layer:
     """A layer at the numbers that one side recorded: its graph, and every value of it."""
@@ -74,6 +83,12 @@ class Layer:
         seeds = {} if seed is None else {self.region.out: lambda: seed.value}
         return Origin(graph, lambda: leaves, self.region.out, leaf, seeds)
 
+    @property
+    def rule(self) -> Rule:
+        """The layer's mathematics."""
+        told = ", ".join(f"{key} {value}" for key, value in self.probe.hyper.items())
+        return Rule(self.region.graph, self.probe.kind + (f" ({told})" if told else ""))
+
     def again(self, reads: Mapping[int, Array]) -> list[Bound]:
         """Every value, with other numbers in some of the leaves."""
         given = [reads.get(i, self.values[i].value) for i in range(len(self.region.graph.leaves))]
@@ -85,6 +100,8 @@ class Locals:
     """What was derived of one side, and what was not, with the reason."""
 
     side: Side
+    rules: dict[str, Rule] = field(default_factory=dict)
+    """What makes tensors, a layer or a parameter's update → the mathematics that this side tells of it."""
     found: dict[Place, Local] = field(default_factory=dict)
     unchecked: dict[Place, str] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
@@ -113,7 +130,9 @@ def judge(
     if storage is not None and storage.precision < FORMATS["float32"].precision:
         derived = domain("float32").cast(derived, to=storage.name)
     least = 0.0 if storage is None else storage.underflow * abs(side.factor(place.phase))
-    if derived.certain is not None and least:
+    if side.rounding(place):
+        least = least + side.rounding(place) * np.abs(claimed)
+    if derived.certain is not None and np.any(least):
         derived = Bound(derived.value, derived.certain + least, derived.likely + least)
     numbers = judged(claimed.astype(np.float64), derived)
     if numbers.verdict != "broken" and storage is not None and origins:
@@ -194,6 +213,7 @@ class Loss:
     gradient: Bound
     remark: str
     """What was assumed for it."""
+    rule: Rule
 
 
 def loss_of(side: Side, probe: Probe, sample: int | None) -> Loss | str:
@@ -204,7 +224,9 @@ def loss_of(side: Side, probe: Probe, sample: int | None) -> Loss | str:
     layer, remark = made
     each = _count(layer) if probe.hyper.get("reduction", "mean") == "mean" else 1
     found = layer.back(Bound(np.full(layer.values[layer.region.out].shape, float(each))))[0]
-    return Loss(layer.values[layer.region.out], found, remark) if found is not None else "the loss is a constant"
+    if found is None:
+        return "the loss is a constant"
+    return Loss(layer.values[layer.region.out], found, remark, layer.rule)
 
 
 def _count(layer: Layer) -> int:

@@ -40,6 +40,7 @@ KINDS: dict[str, Kind] = {
         Kind("unreadable", INCOMPLETE, "cannot be read"),
         Kind("nothing", INCOMPLETE, "nothing could be compared"),
         Kind("format", REMARK, "the same kind of numbers in another format"),
+        Kind("fresh", REMARK, "a state of zeros before the first step, which the other side does not record"),
         Kind("both-nonfinite", REMARK, "NaN or infinity in the same places on both sides"),
     )
 }

@@ -34,8 +34,8 @@ def allowed_by(patterns: Sequence[str], place: Place) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None]) -> Paired:
-    """Every pair of tensors of a step, and their gaps."""
+def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None], *, first: bool = False) -> Paired:
+    """Every pair of tensors of a step, and their gaps. Before the first step an optimizer may have no state yet, or one of zeros."""
     found, step = Paired(), a.step.index
     for side, other in ((a, b), (b, a)):
         found.findings.extend(_listed(side, other, allow))
@@ -43,7 +43,10 @@ def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None]) -> Pa
         tick()
         lacking = [side for side in (a, b) if not side.has(place)]
         if lacking:
-            if not _in_parts(lacking[0], place) and not _part_of_a_number(lacking[0], place):
+            if first and _is_fresh(place, a if lacking[0] is b else b):
+                says = f"{place} is zero before the first step, and {lacking[0].name} has none yet"
+                found.findings.append(Finding("fresh", step, place, lacking[0].name, says))
+            elif not _in_parts(lacking[0], place) and not _part_of_a_number(lacking[0], place):
                 known = allowed_by(allow, place)
                 listed = lacking[0].step.stored.keys() - lacking[0].step.keys.keys()
                 says = f"{place} was not recorded by {lacking[0].name}"
@@ -56,6 +59,14 @@ def pair(a: Side, b: Side, allow: Sequence[str], tick: Callable[[], None]) -> Pa
         if tensors is not None:
             _compare(place, tensors, a, b, found)
     return found
+
+
+def _is_fresh(place: Place, side: Side) -> bool:
+    """Whether a state of an optimizer is what it begins with."""
+    try:
+        return place.phase == "opt_before" and not np.any(side.stored(place))
+    except InputError:
+        return False
 
 
 def _in_parts(side: Side, place: Place) -> bool:

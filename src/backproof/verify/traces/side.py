@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from backproof.engine.bounded import Bound
 from backproof.numerics import FORMATS, Format
 from backproof.trace.event import Place
 from backproof.trace.manifest import Manifest, Probe
@@ -87,6 +89,17 @@ class Side:
         while self._size > KEPT and len(self._kept) > 1:
             self._size -= self._kept.popitem(last=False)[1].nbytes
         return found
+
+    def rounding(self, place: Place) -> float:
+        """What the common convention rounds off, relative to each number: nothing but of float64, by a factor that is no power of two."""
+        exact = abs(math.frexp(self.factor(place.phase))[0]) == 0.5 or self.format(place) is not FORMATS["float64"]
+        return 0.0 if exact else FORMATS["float64"].unit
+
+    def bound(self, place: Place) -> Bound:
+        """The numbers as what something is derived from."""
+        value, rounding = self.tensor(place).astype(np.float64), self.rounding(place)
+        error = rounding * np.abs(value) if rounding else None
+        return Bound(value, error, error)
 
     def format(self, place: Place) -> Format | None:
         """The floating format of a tensor; None of whole numbers."""

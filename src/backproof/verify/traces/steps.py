@@ -17,11 +17,16 @@ from backproof.optim.torch_names import hyper_of, record_of, state_of, torch_opt
 from backproof.trace.event import Place
 from backproof.verify.equation import judged
 from backproof.verify.traces.hints import hints_of
-from backproof.verify.traces.local import Local, Locals, local_of
+from backproof.verify.traces.local import Local, Locals, Rule, local_of
 from backproof.verify.traces.side import Side
 
 OPTIMIZER, SCALING, CHAIN = "the optimizer", "the scaling", "the step before"
 GROUPS, COUNT = "groups", "step"
+
+
+def updater(place: Place) -> str:
+    """What makes a parameter's update and its state, by name."""
+    return f"the update of {place.probe}.{place.parameter if place.phase == 'w_after' else place.parameter.rpartition('.')[0]}"
 
 
 def check_scaling(locals_: Locals) -> None:
@@ -83,10 +88,13 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
             return
     storage = side.format(place) or FORMATS["float64"]
     optimizer, hyper, rename = _rule(told, storage.name)
+    settings = optimizer.settings(hyper)
+    said = ", ".join(f"{key} {value}" for key, value in settings.items())
+    locals_.rules[updater(place)] = Rule((optimizer.name, settings), f"{optimizer.name} ({said})")
     held = _state(side, place, "opt_before")
     count = int(held.pop(COUNT, np.zeros(()))) + 1 if COUNT in held else int(told.get(COUNT, side.step.index + 1))
     parameter = side.stored(old).astype(np.float64)
-    if not held and optimizer.state_fields(optimizer.settings(hyper), parameter.shape) and not first:
+    if not held and optimizer.state_fields(settings, parameter.shape) and not first:
         locals_.unchecked[place] = "the optimizer's state before this step was not recorded"
         return
     state = {**first_state(optimizer, parameter.shape, hyper, storage.name), **rename(held)}
@@ -100,7 +108,7 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
         count if held or first else 2,
         Formats(computing, None, storage.name if storage.name != computing else None),
     )
-    if not held and optimizer.state_fields(optimizer.settings(hyper), parameter.shape):
+    if not held and optimizer.state_fields(settings, parameter.shape):
         note = "no optimizer state was recorded before the first step; it is taken to be fresh"
         if note not in locals_.assumed:
             locals_.assumed.append(note)

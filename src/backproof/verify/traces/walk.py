@@ -18,12 +18,12 @@ from backproof.trace.event import Place
 from backproof.trace.manifest import Probe
 from backproof.trace.phases import INPUT, LOSS
 from backproof.verify.equation import Total
-from backproof.verify.origin import Origin
 from backproof.verify.traces.decisions import Turn, routed, turns
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.layers import DECISIONS
 from backproof.verify.traces.local import Layer, Locals, Loss, batch_loss, judge, layer_of, loss_of
 from backproof.verify.traces.network import Network, called
+from backproof.verify.traces.shares import Back, Kept, Part, share
 from backproof.verify.traces.side import Side
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +57,8 @@ class Walked:
 
     locals: tuple[Locals, ...]
     turned: list[Turned] = field(default_factory=list)
+    apart: set[Place] = field(default_factory=set)
+    """What follows from its own side's mathematics, and not from that which the other side tells of the layer."""
     replayed: dict[Place, Gap] = field(default_factory=dict)
     """Of what a flip reaches: how far b is from a with b's decisions."""
     remainders: dict[Place, Remainder] = field(default_factory=dict)
@@ -68,13 +70,11 @@ class Walk:
     def __init__(self, network: Network, sides: Sequence[Side]) -> None:
         self.network, self.sides = network, tuple(sides)
         self.walked = Walked(tuple(Locals(side) for side in sides))
-        self.units = tuple(
-            s for s in sides[0].samples if all(s in side.samples or side.samples == (None,) for side in sides)
-        )
-        self._given: list[dict[Unit, dict[str, _Part]]] = [{} for _ in sides]
+        self.units = _units(sides)
+        self._given: list[dict[Unit, dict[str, Part]]] = [{} for _ in sides]
         self._open: list[dict[Unit, str]] = [{} for _ in sides]
         self._change: dict[Unit, Array] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Kept] = {}
 
     def run(self) -> Walked:
         """From the last probe to the first."""
@@ -102,6 +102,8 @@ class Walk:
         side, local = self.sides[i], self.walked.locals[i]
         value, gradient = Place(LOSS, "fwd", sample=sample), Place(LOSS, "lossgrad", sample=sample)
         unit = (probe.parents[0] if probe.parents else "", sample)
+        if isinstance(found, Loss):
+            local.rules[LOSS] = found.rule
         for place in (value, gradient):
             if side.has(place) and isinstance(found, str) and (place is gradient or sample is not None):
                 local.unchecked[place] = found
@@ -112,11 +114,11 @@ class Walk:
         if side.has(gradient):
             if not isinstance(found, str):
                 local.judge(gradient, found.gradient, LOSS, found.remark)
-            self._give(i, unit, LOSS, _Part(Bound(side.tensor(gradient).astype(np.float64)), ()))
+            self._give(i, unit, LOSS, Part(side.bound(gradient), ()))
         elif isinstance(found, str):
             self._open[i][unit] = f"the loss: {found}"
         else:
-            self._give(i, unit, LOSS, _Part(found.gradient, ()))
+            self._give(i, unit, LOSS, Part(found.gradient, ()))
 
     def _batch_loss(self, probe: Probe) -> None:
         """The loss of the batch, where all of it was recorded: a mean, or else a sum, whichever the program takes."""
@@ -139,23 +141,26 @@ class Walk:
             summed = judge(side, place, total, LOSS).verdict != "broken"
             local.judge(place, total if summed else mean, LOSS)
 
-    def _give(self, i: int, unit: Unit, child: str, part: _Part) -> None:
+    def _give(self, i: int, unit: Unit, child: str, part: Part) -> None:
         self._given[i].setdefault(unit, {})[child] = part
 
     # ── a layer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _layer(self, probe: Probe) -> None:
         owner = called(probe.name)
-        kept = self._kept.setdefault(owner, _Kept([{} for _ in self.sides]))
+        kept = self._kept.setdefault(owner, Kept([{} for _ in self.sides]))
         kept.calls += 1
         for sample in self.units:
             layers = [layer_of(side, side.probes.get(probe.name, probe), sample) for side in self.sides]
             for i, layer in enumerate(layers):
+                if isinstance(layer, Layer):
+                    self.walked.locals[i].rules[probe.name] = layer.rule
                 self._forward(i, probe, sample, layer)
                 self._gradient(i, (probe.name, sample))
+            self._exchange(probe, sample, layers)
             backs = [self._back(i, probe, sample, layer) for i, layer in enumerate(layers)]
             for back, total in zip(backs, kept.sums, strict=True):
-                _add(back, total)
+                share(back, total)
             if len(self.sides) == 2 and backs[0] is not None and backs[1] is not None:
                 changed = self._replay(probe, sample, (backs[0], backs[1]))
                 for name, part in changed.items():
@@ -179,6 +184,19 @@ class Walk:
             derived = layer.values[layer.region.out]
             self.walked.locals[i].judge(place, derived, probe.name, origins=(layer.origin(),))
 
+    def _exchange(self, probe: Probe, sample: int | None, layers: list[Layer | str]) -> None:
+        """Where the sides tell otherwise what a layer does: whether its output tells which was done."""
+        made = [layer for layer in layers if isinstance(layer, Layer)]
+        if len(made) < 2 or made[0].region.graph == made[1].region.graph:
+            return
+        place = Place(probe.name, "fwd", sample=sample)
+        for side, other in zip(self.sides, reversed(made), strict=True):
+            layer = layer_of(side, other.probe, sample) if side.has(place) else ""
+            if isinstance(layer, Layer):
+                origins = (layer.origin(),)
+                if judge(side, place, layer.values[layer.region.out], "", origins=origins).verdict == "broken":
+                    self.walked.apart.add(place)
+
     def _gradient(self, i: int, unit: Unit) -> None:
         """A probe's gradient is the sum over those that read it."""
         place, local = Place(unit[0], "agrad", sample=unit[1]), self.walked.locals[i]
@@ -200,7 +218,7 @@ class Walk:
             known = tuple(origins) if all(part.origins for part in given.values()) else ()
             local.judge(place, total.bound(storage), ", ".join(children), origins=known)
 
-    def _back(self, i: int, probe: Probe, sample: int | None, layer: Layer | str) -> _Back | None:
+    def _back(self, i: int, probe: Probe, sample: int | None, layer: Layer | str) -> Back | None:
         """What the layer adds to the gradients of what it reads, and of its parameters."""
         side, place = self.sides[i], Place(probe.name, "agrad", sample=sample)
         leads = bool(self.network.children.get(probe.name)) or side.has(place)
@@ -211,7 +229,7 @@ class Walk:
             for parent in probe.parents:
                 self._open[i].setdefault((parent, sample), f"{probe.name}: {why}")
             return None
-        seed = Bound(side.tensor(place).astype(np.float64))
+        seed = side.bound(place)
         if seed.shape != layer.values[layer.region.out].shape:
             for parent in probe.parents:
                 self._open[i].setdefault(
@@ -224,10 +242,10 @@ class Walk:
         for k, parent in enumerate(probe.parents):
             part = parts[k]
             if part is not None:
-                known = self._given[i].get((parent, sample), {}).get(probe.name, _Part(None, ()))
+                known = self._given[i].get((parent, sample), {}).get(probe.name, Part(None, ()))
                 both = part if known.bound is None else layer.domain.add(known.bound, part)
-                self._give(i, (parent, sample), probe.name, _Part(both, (*known.origins, layer.origin(k, seed))))
-        return _Back(layer, seed, values, parts)
+                self._give(i, (parent, sample), probe.name, Part(both, (*known.origins, layer.origin(k, seed))))
+        return Back(layer, seed, values, parts)
 
     def _tied(
         self, i: int, layer: Layer, seed: Bound, values: list[Bound], parts: list[Bound | None]
@@ -254,7 +272,7 @@ class Walk:
 
     # ── both sides ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _replay(self, probe: Probe, sample: int | None, backs: tuple[_Back, _Back]) -> dict[str, Array]:
+    def _replay(self, probe: Probe, sample: int | None, backs: tuple[Back, Back]) -> dict[str, Array]:
         """Carry on what the other side's decisions change; gives the change of each parameter's gradient."""
         a, b = backs
         values, turned = a.values, None
@@ -281,11 +299,11 @@ class Walk:
         names = a.layer.region.parameters
         return {name: part for name, part in zip(names, changes[count:], strict=True) if part is not None}
 
-    def _with_decisions(self, a: _Back, b: _Back) -> list[Bound]:
+    def _with_decisions(self, a: Back, b: Back) -> list[Bound]:
         """Side a's numbers, but b's wherever the layer reads what it decides by: they are as near as the decision was."""
         return a.layer.again({k: b.values[k].value for k in range(a.layer.region.arguments)})
 
-    def _turns(self, probe: Probe, sample: int | None, a: _Back, b: _Back) -> Turned | None:
+    def _turns(self, probe: Probe, sample: int | None, a: Back, b: Back) -> Turned | None:
         if a.layer.region.graph != b.layer.region.graph:
             return None
         count, found = turns(a.layer.region.graph, a.values, b.values, MOST_TURNS)
@@ -305,7 +323,7 @@ class Walk:
             if x.shape == y.shape == change.shape:
                 self.walked.replayed[place] = gap(x + change, y)
 
-    def _noise(self, a: _Back, b: _Back, change: dict[str, Array], noise: dict[str, float]) -> None:
+    def _noise(self, a: Back, b: Back, change: dict[str, Array], noise: dict[str, float]) -> None:
         """By how much one sample's share of a parameter's gradient may differ for rounding: the most that any did."""
         count = a.layer.region.arguments
         for k, name in enumerate(a.layer.region.parameters, count):
@@ -316,7 +334,7 @@ class Walk:
             own = sum(0.0 if one.likely is None else one.likely for one in (x, y))
             noise[name] = max(noise.get(name, 0.0), float(np.max(off + own, initial=0.0)))
 
-    def _parameters(self, probe: Probe, kept: _Kept) -> None:
+    def _parameters(self, probe: Probe, kept: Kept) -> None:
         for i, side in enumerate(self.sides):
             for place in sorted(one for one in side.places if one.probe == probe.name and one.phase == "grad_raw"):
                 total = kept.sums[i].get(place.parameter)
@@ -346,43 +364,10 @@ class Walk:
                 self.walked.remainders[place] = Remainder(left, most * float(a.told.batch or len(self.units)))
 
 
-@dataclass
-class _Kept:
-    """What the calls of one layer have added to the gradients of its parameters so far."""
-
-    sums: list[dict[str, Total]]
-    noise: dict[str, float] = field(default_factory=dict)
-    change: dict[str, Array] = field(default_factory=dict)
-    calls: int = 0
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one reader adds to a gradient, and where it comes from."""
-
-    bound: Any
-    origins: tuple[Origin, ...]
-
-
-@dataclass(frozen=True)
-class _Back:
-    """A layer gone through backward: the seed, the values it went by, and what came out at its leaves."""
-
-    layer: Layer
-    seed: Bound
-    values: list[Bound]
-    parts: list[Bound | None]
-
-
-def _add(back: _Back | None, total: dict[str, Total]) -> None:
-    """One sample's share of each parameter's gradient."""
-    if back is None:
-        return
-    count = back.layer.region.arguments
-    for leaf, name in enumerate(back.layer.region.parameters, count):
-        part = back.parts[leaf]
-        if part is not None:
-            total.setdefault(name, Total()).add(part, back.layer.origin(leaf, back.seed))
+def _units(sides: Sequence[Side]) -> tuple[int | None, ...]:
+    """The samples that every side has: those of whoever recorded the whole batch are parts of it."""
+    single = [side.samples for side in sides if side.samples != (None,)]
+    return tuple(s for s in single[0] if all(s in others for others in single)) if single else (None,)
 
 
 def _reshaped(x: Bound, shape: tuple[int, ...]) -> Bound:
