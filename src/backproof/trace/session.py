@@ -159,7 +159,7 @@ def probes_of(
 
 
 def _reads(graph: Graph, value: int, names: Mapping[int, str]) -> tuple[list[int], list[int]]:
-    """The nearest named values that lead to this one, and the unnamed leaves on the way, in order."""
+    """The nearest named values that lead to this one, what a loss is told last; and the unnamed leaves on the way, in order."""
     near: set[int] = set()
     leaves: set[int] = set()
     seen: set[int] = set()
@@ -176,4 +176,4 @@ def _reads(graph: Graph, value: int, names: Mapping[int, str]) -> tuple[list[int
                 leaves.add(parent)
             else:
                 waiting.append(parent)
-    return sorted(near), sorted(leaves)
+    return sorted(near, key=lambda value: (names[value] == LABEL, value)), sorted(leaves)

@@ -16,6 +16,7 @@ ACTIVATIONS = {
     "relu": "relu",
     "tanh": "tanh",
     "sigmoid": "sigmoid",
+    "gelu": "gelu",
     "silu": "silu",
     "swish": "silu",
     "linear": "identity",
@@ -69,8 +70,9 @@ def _layer_norm(layer: Any) -> Told:
 
 
 def _relu(layer: Any) -> Told:
-    usual = layer.max_value is None and not layer.negative_slope and not layer.threshold
-    return ("relu", {}) if usual else UNTOLD
+    if layer.max_value is not None or layer.threshold:
+        return UNTOLD
+    return ("leaky_relu", {"negative_slope": float(layer.negative_slope)}) if layer.negative_slope else ("relu", {})
 
 
 def _activation(layer: Any) -> Told:
@@ -96,12 +98,17 @@ KINDS: dict[str, Callable[[Any], Told]] = {
     "AveragePooling3D": _pool("avg_pool"),
     "LayerNormalization": _layer_norm,
     "ReLU": _relu,
+    "LeakyReLU": lambda layer: ("leaky_relu", {"negative_slope": float(layer.negative_slope)}),
+    "ELU": lambda layer: ("elu", {"alpha": float(layer.alpha)}),
+    "Softmax": lambda layer: ("softmax", {"dim": layer.axis}) if isinstance(layer.axis, int) else UNTOLD,
     "Activation": _activation,
     "Flatten": _flatten,
     "Embedding": lambda layer: ("embedding", {}),
     "Identity": lambda layer: ("identity", {}),
     "Add": lambda layer: ("add", {}),
     "Multiply": lambda layer: ("mul", {}),
+    "Subtract": lambda layer: ("sub", {}),
+    "Concatenate": lambda layer: ("cat", {"dim": layer.axis}),
 }
 """A layer's class → what its instances are. Subclasses may do otherwise, and are not told."""
 

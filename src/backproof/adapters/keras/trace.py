@@ -152,11 +152,7 @@ def _states(phase: str, optimizer: Any, owned: list[Owned]) -> list[Kept]:
 
 def _settings(optimizer: Any) -> dict[str, Any]:
     """The optimizer's class and what it was told."""
-    plain = {
-        key: item
-        for key, item in optimizer.get_config().items()
-        if item is None or isinstance(item, (bool, int, float, str))
-    }
+    plain = {key: item for key, item in optimizer.get_config().items() if isinstance(item, (bool, int, float, str))}
     return {**plain, "name": f"keras.optimizers.{type(optimizer).__name__}"}
 
 
