@@ -1,4 +1,4 @@
-"""Compiles the native parts into the package where there is a C compiler. Without one the package is pure Python, and slower."""
+"""Compiles the native parts into the package where there is a C compiler (without one it is pure Python, and slower); adds the theory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCES = {
 
 
 class NativeBuildHook(BuildHookInterface):
-    """Builds a shared library beside each of SOURCES."""
+    """Builds a shared library beside each of SOURCES, and takes `proofs/` along, which `bp prove` needs."""
 
     PLUGIN_NAME = "custom"
 
@@ -30,6 +30,10 @@ class NativeBuildHook(BuildHookInterface):
         """Compile, and mark the wheel as one for this platform if anything was compiled."""
         if self.target_name != "wheel":
             return
+        if version != "editable":
+            theory = Path(self.root) / "proofs"
+            for source in (*theory.glob("*.v"), theory / "oracle.ml"):
+                build_data["force_include"][str(source)] = f"backproof/proofs/{source.name}"
         built = [library for source, name in SOURCES.items() if (library := self._compile(Path(source), name))]
         if not built:
             return
