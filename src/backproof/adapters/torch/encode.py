@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -52,7 +53,13 @@ def encode(value: Any, tensor: Callable[[torch.Tensor], int]) -> Any:
         return {"slice": [encode(item, tensor) for item in (value.start, value.stop, value.step)]}
     if value is Ellipsis:
         return {"ellipsis": True}
-    return {"opaque": f"{type(value).__name__} {str(value)[:60]}"}
+    return encode(value.item(), tensor) if isinstance(value, np.generic) else {"opaque": _named(value)}
+
+
+def _named(value: Any) -> str:
+    """What is no data, by its kind: what it would say of itself may be long, or be asked before it is whole."""
+    says_itself = isinstance(value, (torch.device, torch.layout, torch.memory_format))
+    return f"{type(value).__name__} {value}" if says_itself else type(value).__name__
 
 
 def is_abstract(tensor: torch.Tensor) -> bool:

@@ -38,10 +38,13 @@ def _enter_mode(observer: Observer, below: int) -> None:
 def out_of_sight(observer: Observer) -> Iterator[None]:
     """What happens in here is not seen, and does not see that it is watched."""
     below = leave_mode(observer)
+    looked = observer.modules.off()
     try:
         with observer.quiet():
             yield
     finally:
+        if looked:
+            observer.modules.on()
         _enter_mode(observer, below)
 
 

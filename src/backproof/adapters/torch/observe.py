@@ -19,6 +19,7 @@ from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.inside import inside
+from backproof.adapters.torch.modules import Modules
 from backproof.adapters.torch.passes import PASSES, run_pass
 from backproof.adapters.torch.saved import Saved
 from backproof.adapters.torch.updates import Updates
@@ -28,11 +29,11 @@ from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
 
 VIEWS_BY_GETTER = {"T", "mT", "H", "mH", "real"}
-# Calls that make tensors from nothing: their results are sources, and say nothing of mathematics.
+# Calls that make tensors from nothing, or copies that autograd knows nothing of: sources, which say nothing of mathematics.
 SOURCES = set(
     "tensor as_tensor arange zeros ones full empty zeros_like ones_like full_like empty_like rand randn randint rand_like randn_like "
     "randint_like randperm eye linspace logspace tril_indices triu_indices new_zeros new_ones new_full new_empty new_tensor bernoulli "
-    "multinomial normal poisson from_numpy empty_strided new_empty_strided complex polar frombuffer".split()
+    "multinomial normal poisson from_numpy empty_strided new_empty_strided complex polar frombuffer __deepcopy__".split()
 )
 # In place, and random or of nothing: what they write is a source too.
 FILLS = set("normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ zero_ fill_".split())
@@ -58,6 +59,7 @@ class Observer(TorchFunctionMode):
         self.regions: list[Region] = []
         self.scheduled: list[Scheduled] = []
         self.facts: dict[str, Any] = {}
+        self.modules = Modules()
         self.place: list[str] = []
         self.casts = Casts(self)
         self.region: int | None = None

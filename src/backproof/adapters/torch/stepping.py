@@ -71,15 +71,17 @@ class Stepping:
         stack = self._stack = ExitStack()
         wrapper = wrapper_of(self.model)
         if wrapper is not None:
-            self._wrapped(observer, stack, wrapper)
+            self._wrapped(observer, wrapper)
         hidden = inside_of_compiled(self.model)
         for name, module in self.model.named_modules():
             if name in hidden:
                 continue
-            stack.callback(module.register_forward_pre_hook(partial(_enter, observer, name)).remove)
-            stack.callback(module.register_forward_hook(partial(_leave, observer), always_call=True).remove)
+            observer.modules.before(module, partial(_enter, observer, name))
+            observer.modules.after(module, partial(_leave, observer))
             if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:  # noqa: SLF001 # what all of them are
-                stack.callback(module.register_forward_pre_hook(partial(_idle, observer, name)).remove)
+                observer.modules.before(module, partial(_idle, observer, name))
+        observer.modules.on()
+        stack.callback(observer.modules.off)
         stack.callback(observer.gradients.close)
         stack.enter_context(watching_functions(observer))
         stack.enter_context(self.claims.watching(observer))
@@ -176,7 +178,7 @@ class Stepping:
                 self._used[name] = id(gradient), gradient._version  # noqa: SLF001 # there is no other way to ask
         self.updated(which)
 
-    def _wrapped(self, observer: Observer, stack: ExitStack, wrapper: Any) -> None:
+    def _wrapped(self, observer: Observer, wrapper: Any) -> None:
         """A data-parallel model: count who is called, and know when gradients are reduced."""
         facts = observer.facts
         facts["wrapped"] = type(wrapper).__name__
@@ -191,8 +193,8 @@ class Stepping:
             inner[0] = 0
             return _way_of(wrapper) if reduced and observer.facts["world"] > 1 else ""
 
-        stack.callback(wrapper.register_forward_pre_hook(partial(called, "wrapped_calls")).remove)
-        stack.callback(wrapper.module.register_forward_pre_hook(partial(called, "inner_calls")).remove)
+        observer.modules.before(wrapper, partial(called, "wrapped_calls"))
+        observer.modules.before(wrapper.module, partial(called, "inner_calls"))
         observer.handling.reducing = reducing
         observer.gradients.copies = True
 
