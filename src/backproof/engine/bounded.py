@@ -344,14 +344,22 @@ class Bounded(Domain):
         if to == "real" and kind == "f":
             return given
         if to == "int" and kind == "f":  # truncation never turns an order around: both ends decide
-            return Bound(y, *self._both(x, lambda e: None if e[0] is None else _unsure_whole(given.value, e[0])))
+            return Bound(y, *self._both(x, lambda e: None if e[0] is None else _any(_unsure_whole(given.value, e[0]))))
         if to != "real":
-            return Bound(y, *self._both(x, lambda e: None if e[0] is None else e[0] > 0))
-        if given.certain is None:
-            return Bound(y) if _representable(y, self.storage) else Bound(y, *(self._rounded(y, None, 1.0),) * 2)
+            return Bound(y, *self._both(x, lambda e: None if e[0] is None else _any(e[0] > 0)))
         # A truth value in doubt is 0 or 1; an index in doubt may be anything.
-        worst = 1.0 if kind == "b" else math.inf
-        return Bound(y, *self._both(x, lambda e: self._rounded(y, np.where(e[0], worst, 0.0), 1.0)))
+        worst, exact = 1.0 if kind == "b" else math.inf, _representable(y, self.storage)
+
+        def bound_of(errors: list[Error]) -> Error:
+            spread = None if errors[0] is None else np.where(errors[0], worst, 0.0)
+            return spread if exact else self._rounded(y, spread, 1.0)
+
+        return Bound(y, *self._both(x, bound_of))
+
+
+def _any(doubt: Any) -> Error:
+    """Doubt, if there is any at all."""
+    return doubt if doubt.any() else None
 
 
 def _unsure_whole(x: Any, e: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from backproof.errors import GraphError
 from backproof.ir.build import Ref, meet
 from backproof.ir.compose import COMPOSITIONS
-from backproof.lowering.lowering import Lowering, moved
+from backproof.lowering.lowering import Lowering
 from backproof.numerics import FORMATS
 
 
@@ -117,18 +117,30 @@ def _addcdiv(x: Any, a: Any, b: Any, *, value: float = 1) -> Ref:
 
 
 def _lerp(x: Ref, end: Ref, weight: Any) -> Ref:
-    """x + w·(end − x); from w = ½ on kernels begin at the other end, so that w = 1 is exact."""
+    """x + w·(end − x); from w = ½ on kernels begin at the other end, so that w = 1 is exact. Its derivative does not."""
     off = end - x
-    near = x + off * weight
     if not isinstance(weight, Ref):
-        return near if abs(weight) < 0.5 else end - off * (1.0 - weight)
+        value = x + off * weight if abs(weight) < 0.5 else end - off * (1.0 - weight)
+        return sloped(value, (x, x.constant(1.0 - weight)), (end, end.constant(float(weight))))
     weight = weight.broadcast_to(off.shape)
-    return _where(weight.builder.abs(weight) < 0.5, near, end - off * (1.0 - weight))
+    value = _where(weight.builder.abs(weight) < 0.5, x + off * weight, end - off * (1.0 - weight))
+    return sloped(value, (x, 1.0 - weight), (end, weight), (weight, off))
+
+
+def sloped(value: Ref, *slopes: tuple[Ref, Ref]) -> Ref:
+    """A value with these derivatives, each in one x: where the framework's formula rounds otherwise than its value's."""
+    D = value.builder
+    found = D.stop_gradient(value)
+    for x, slope in slopes:
+        found = found + (x - D.stop_gradient(x)) * D.stop_gradient(slope)
+    return found
 
 
 def _power(a: Any, b: Any) -> Ref:
     if isinstance(a, Ref) and not isinstance(b, (Ref, bool)):
         return _fixed_power(as_real(a, a), float(b))
+    if not isinstance(a, Ref):
+        a = as_real(b, b).constant(float(a))
     return _binary("pow")(a, b)
 
 
@@ -165,13 +177,16 @@ def _ceil(x: Ref) -> Ref:
 def _round(x: Ref, *, decimals: int = 0) -> Ref:
     """To the nearest, halves to the even one."""
     if decimals:
-        raise GraphError(f"round to {decimals} decimals is not lowered")
-    x = as_real(x, x)
-    down = _floor(x)
-    off = x.builder.stop_gradient(x) - down
-    odd = (down - 2.0 * _floor(down * 0.5)) > 0.0
-    up = x.builder.logical_or(off > 0.5, x.builder.logical_and(x.builder.eq(off, off.constant(0.5)), odd))
-    return _where(up, down + 1.0, down)
+        tens = 10.0 ** abs(decimals)
+        return _round(x * tens) / tens if decimals > 0 else _round(x / tens) * tens
+    D = x.builder
+    x = D.stop_gradient(as_real(x, x))
+    size = D.abs(x)
+    down = truncated(size)
+    off = size - down
+    odd = down - 2.0 * truncated(0.5 * down + 0.25) > 0.5  # a quarter: no rounding makes it another whole number
+    up = D.logical_or(off > 0.5, D.logical_and(D.eq(off, off.constant(0.5)), odd))
+    return D.sign(x) * _where(up, down + 1.0, down)
 
 
 def _division(a: Any, b: Any, *, rounding_mode: str | None = None) -> Ref:
@@ -267,13 +282,11 @@ ARITHMETIC = (
     Lowering("floor_divide", lambda a, b: _division(a, b, rounding_mode="floor")),
     Lowering("rfloordiv", lambda a, b: _division(b, a, rounding_mode="floor")),
     Lowering("remainder", _remainder),
-    Lowering("radd", _binary("add", swap=True)),
     Lowering("rsub", _binary("sub", swap=True)),
     Lowering("rdiv", _binary("div", swap=True)),
     Lowering("rpow", lambda a, b: _power(b, a)),
     Lowering("pow", _power),
     Lowering("float_power", _power),
-    Lowering("positive", moved),
     Lowering("square", lambda x: x * x),
     Lowering("reciprocal", lambda x: 1.0 / as_real(x, x)),
     Lowering("maximum", _extreme("maximum")),

@@ -8,7 +8,7 @@ from typing import Any
 
 from backproof.ir.build import Ref, meet
 from backproof.ir.compose import COMPOSITIONS
-from backproof.lowering.arithmetic import as_real
+from backproof.lowering.arithmetic import as_real, sloped
 from backproof.lowering.lowering import Lowering
 
 _choose = COMPOSITIONS["where"].function
@@ -31,12 +31,6 @@ def _of_two(function: Function) -> Function:
     return both
 
 
-def _sloped(value: Ref, x: Ref, slope: Ref) -> Ref:
-    """A value with this derivative in x: where the framework's formula loses digits that the mathematics would keep."""
-    D = x.builder
-    return D.stop_gradient(value) + (x - D.stop_gradient(x)) * D.stop_gradient(slope)
-
-
 def _exp2(x: Ref) -> Ref:
     return x.builder.exp(x * math.log(2.0))
 
@@ -57,7 +51,7 @@ def _sinh(x: Ref) -> Ref:
     """(eˣ − e⁻ˣ)/2, through eˣ − 1, which loses nothing near 0."""
     rise = x.builder.expm1(x.builder.abs(x))
     size = 0.5 * (rise + rise / (rise + 1.0))
-    return _choose(rise < HUGE, size * x.builder.sign(x), _halves(x) * x.builder.sign(x))
+    return _choose(x.builder.abs(x) < FAR, size * x.builder.sign(x), _halves(x) * x.builder.sign(x))
 
 
 def _halves(x: Ref) -> Ref:
@@ -69,10 +63,10 @@ def _halves(x: Ref) -> Ref:
 def _cosh(x: Ref) -> Ref:
     size = x.builder.abs(x)
     rise = x.builder.exp(size)
-    return _choose(rise < HUGE, 0.5 * (rise + 1.0 / rise), _halves(x))
+    return _choose(size < FAR, 0.5 * (rise + 1.0 / rise), _halves(x))
 
 
-HUGE = 1e300  # eˣ is that much where the other half of a hyperbolic function is nothing beside it
+FAR = 40.0  # from there on the other half of a hyperbolic function is nothing beside eˣ/2
 
 
 def _asinh(x: Ref) -> Ref:
@@ -80,16 +74,16 @@ def _asinh(x: Ref) -> Ref:
     D = x.builder
     size = D.abs(x)
     value = D.sign(x) * D.log1p(size + x * x / (1.0 + D.sqrt(x * x + 1.0)))
-    return _sloped(value, x, D.rsqrt(x * x + 1.0))
+    return sloped(value, (x, D.rsqrt(x * x + 1.0)))
 
 
 def _acosh(x: Ref) -> Ref:
     D, off = x.builder, x - 1.0
-    return _sloped(D.log1p(off + D.sqrt(off * (x + 1.0))), x, D.rsqrt(x * x - 1.0))
+    return sloped(D.log1p(off + D.sqrt(off * (x + 1.0))), (x, D.rsqrt(x * x - 1.0)))
 
 
 def _atanh(x: Ref) -> Ref:
-    return _sloped(0.5 * (x.builder.log1p(x) - x.builder.log1p(-x)), x, 1.0 / (1.0 - x * x))
+    return sloped(0.5 * (x.builder.log1p(x) - x.builder.log1p(-x)), (x, 1.0 / (1.0 - x * x)))
 
 
 def _sinc(x: Ref) -> Ref:

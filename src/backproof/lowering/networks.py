@@ -6,12 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from backproof.errors import GraphError
 from backproof.ir.build import Ref, matmul
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import axis_of
 from backproof.ir.compose.reduce import mean, norm, total
-from backproof.lowering.arithmetic import as_real, truncated
+from backproof.lowering.arithmetic import as_real, sloped, truncated
 from backproof.lowering.lowering import Lowering, moved
 from backproof.lowering.reductions import vector_norm
 from backproof.numerics import FORMATS
@@ -33,6 +35,32 @@ def _named(name: str) -> Callable[..., Ref]:
         return moved(function(*args[:count], **kwargs))
 
     return lower
+
+
+def _linear(x: Ref, weight: Ref, bias: Ref | None = None) -> Ref:
+    if len(weight.shape) == 1:  # one feature out, and no axis for it
+        found = matmul(x, weight)
+        return found if bias is None else found + bias
+    return moved(COMPOSITIONS["linear"].function(x, weight, bias))
+
+
+def _hardsigmoid(x: Ref, inplace: bool = False) -> Ref:
+    """Its derivative is, in any format, what a sixth is in float32."""
+    del inplace
+    inside = x.builder.logical_and(x > -3.0, x < 3.0)
+    return sloped(COMPOSITIONS["hardsigmoid"].function(x), (x, _choose(inside, _single(1.0 / 6.0), x.constant(0.0))))
+
+
+def _celu(x: Ref, alpha: float = 1.0, inplace: bool = False) -> Ref:
+    """Its derivative has, in any format, the inverse of what α is in float32."""
+    del inplace
+    rate, positive = 1.0 / _single(alpha), x > 0.0
+    curve = x.builder.exp(_choose(positive, 0.0, x) * rate) * (alpha * rate)
+    return sloped(COMPOSITIONS["celu"].function(x, alpha), (x, _choose(positive, 1.0, curve)))
+
+
+def _single(value: float) -> float:
+    return float(np.float32(value))
 
 
 def _relu(x: Ref, inplace: bool = False) -> Ref:
@@ -307,7 +335,7 @@ def _dropout(x: Ref, p: float = 0.5, training: bool = True, inplace: bool = Fals
 
 
 NETWORKS = (
-    Lowering("linear", _named("linear")),
+    Lowering("linear", _linear),
     Lowering("embedding", _embedding),
     Lowering(
         "torch_embedding",
@@ -334,7 +362,9 @@ NETWORKS = (
     Lowering("cdist", _cdist),
     Lowering("relu", _relu),
     Lowering("rrelu", _rrelu),
-    *(Lowering(name, _named(name)) for name in ACTIVATIONS),
+    Lowering("celu", _celu),
+    Lowering("hardsigmoid", _hardsigmoid),
+    *(Lowering(name, _named(name)) for name in ACTIVATIONS if name not in ("celu", "hardsigmoid")),
     *(
         Lowering(f"{name}dropout{rank}", _dropout)
         for name in ("", "alpha_", "feature_alpha_")

@@ -312,11 +312,6 @@ SPACE = (
     Lowering("pad", _pad),
     Lowering("constant_pad_nd", lambda x, pad, value=0.0: _pad(x, pad, "constant", value)),
     Lowering("interpolate", _interpolate),
-    Lowering("upsample_nearest", lambda x, size=None, scale_factor=None: _interpolate(x, size, scale_factor)),
-    Lowering(
-        "upsample_bilinear",
-        lambda x, size=None, scale_factor=None: _interpolate(x, size, scale_factor, "bilinear", True),
-    ),
     Lowering("im2col", _im2col),
     Lowering("col2im", _col2im),
     *(Lowering(f"max_pool{n}d", _max_pool(n)) for n in (1, 2, 3)),

@@ -350,8 +350,7 @@ def _filled(x: Ref, value: Any) -> Ref:
 
 STRUCTURE = (
     *(Lowering(op, _reshape) for op in ("reshape", "view", "_unsafe_view", "view_copy")),
-    *(Lowering(op, moved) for op in ("contiguous", "clone", "alias", "identity", "requires_grad", "alias_copy")),
-    *(Lowering(op, moved) for op in ("cpu", "pin_memory", "resolve_conj", "resolve_neg", "conj", "real")),
+    *(Lowering(op, moved) for op in ("contiguous", "clone", "alias", "alias_copy", "cpu", "identity")),
     Lowering("view_as", lambda x, other: _reshape(x, *other.shape)),
     Lowering("reshape_as", lambda x, other: _reshape(x, *other.shape)),
     Lowering("ravel", lambda x: _reshape(x, -1) if x.type.size else x.builder.reshape(x, shape=(0,))),
