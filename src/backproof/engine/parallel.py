@@ -53,7 +53,7 @@ def _axis_of(node: Node, position: int, shapes: list[Shape], shape: Shape, axis:
     """The axis of an input that belongs to this axis of the output, place by place; None where there is none."""
     source = shapes[position]
     if node.op == "dot_general":
-        return _contracted(node.given, position, shapes, axis)
+        return contracted(node.given, position, shapes, axis)
     if node.op in WINDOWS:
         return 0 if axis == 0 and position == 0 else None
     if node.op in RULES:
@@ -62,7 +62,8 @@ def _axis_of(node: Node, position: int, shapes: list[Shape], shape: Shape, axis:
     return axis if pointwise and source == shape else None
 
 
-def _reshaped(source: Shape, shape: Shape, axis: int) -> int | None:
+def reshaped(source: Shape, shape: Shape, axis: int) -> int | None:
+    """The axis that a reshape leaves as this axis: of the same size, with as many numbers before it."""
     before = math.prod(shape[:axis])
     for found, size in enumerate(source):
         if size == shape[axis] and math.prod(source[:found]) == before:
@@ -70,7 +71,7 @@ def _reshaped(source: Shape, shape: Shape, axis: int) -> int | None:
     return None
 
 
-def _contracted(given: dict[str, Any], position: int, shapes: list[Shape], axis: int) -> int | None:
+def contracted(given: dict[str, Any], position: int, shapes: list[Shape], axis: int) -> int | None:
     """Batch axes come first, then the free axes of the left, then of the right."""
     contract, batch = given["contract"], given["batch"]
     if axis < len(batch[0]):
@@ -83,7 +84,8 @@ def _contracted(given: dict[str, Any], position: int, shapes: list[Shape], axis:
     return free[side][at - side * len(free[0])] if side == position else None
 
 
-def _kept(given: dict[str, Any], source: Shape, shape: Shape, axis: int) -> int | None:
+def kept(given: dict[str, Any], source: Shape, shape: Shape, axis: int) -> int | None:
+    """The axis that is this axis once others have been summed away."""
     return [i for i in range(len(source)) if i not in given["axes"]][axis]
 
 
@@ -94,10 +96,10 @@ def _untouched(given: dict[str, Any], source: Shape, shape: Shape, axis: int) ->
 Rule = Callable[[dict[str, Any], Shape, Shape, int], int | None]
 RULES: dict[str, Rule] = {
     "broadcast": lambda given, _, __, axis: given["axes"].index(axis) if axis in given["axes"] else None,
-    "reshape": lambda _, source, shape, axis: _reshaped(source, shape, axis),
+    "reshape": lambda _, source, shape, axis: reshaped(source, shape, axis),
     "transpose": lambda given, _, __, axis: int(given["axes"][axis]),
     "argmax": lambda given, _, __, axis: axis if axis < given["axis"] else axis + 1,
-    **dict.fromkeys(("sum", "max", "min", "prod", "logsumexp"), _kept),
+    **dict.fromkeys(("sum", "max", "min", "prod", "logsumexp"), kept),
     **dict.fromkeys(("concat", "cumsum", "argsort", "topk", "flip", "slice", "pad"), _untouched),
 }
 """By operation: (parameters, the input's shape, the output's, the output's axis) → the input's axis."""

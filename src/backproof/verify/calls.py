@@ -15,12 +15,14 @@ import numpy as np
 
 from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.evaluate import evaluate
+from backproof.engine.slabs import SLAB, survey_of
 from backproof.numerics import FORMATS
 from backproof.session.tape import compile_tape, run_backward
 from backproof.trace.step import Call
+from backproof.verify.equation import Total
 from backproof.verify.kernels import backward_in, forward_in, reads_in
 from backproof.verify.masks import decide, drops, undecided, with_mask
-from backproof.verify.origin import Origin
+from backproof.verify.origin import Origin, gradient_graph
 from backproof.verify.region import Region, Unlowered, label, region_of, values_in, with_witnesses
 from backproof.verify.subject import Subject, computes_in, domain
 
@@ -44,6 +46,9 @@ def check_call(subject: Subject, call: Call) -> None:
         subject.leave_unknown(call, reads, place, str(reason))
         return
     form = forward_in(call.op, subject.value(call.outputs[0]).dtype, call.autocast)
+    if _piecewise(subject, call, region, mask):
+        _check_piecewise(subject, call, region, place, form)
+        return
     D = domain(*form)
     doubts = D.doubts
     values = evaluate(region.graph, D, leaves)
@@ -61,6 +66,44 @@ def check_call(subject: Subject, call: Call) -> None:
         D, values = _again(subject, call, region, leaves, D, values)
         for passing in range(subject.step.passes):
             _backward(subject, call, region, D, values, passing)
+
+
+def _piecewise(subject: Subject, call: Call, region: Region, mask: Any) -> bool:
+    """Whether a call is of large values, all of them known, and has a format in which each equation can be derived by itself."""
+    if survey_of(region.graph).heaviest[max(region.graph.outputs)] <= SLAB or reads_in(call.op, call.autocast):
+        return False
+    recorded = all(_known(subject, value) for value in reads_of(call)) and all(map(subject.stored, call.outputs))
+    plain = len(set(region.graph.outputs)) == len(call.outputs) and (mask is None or not mask.unsure.any())
+    own = all(subject.value(y).dtype in FORMATS and not subject.value(y).inner for y in call.outputs)
+    return recorded and plain and own
+
+
+def _check_piecewise(subject: Subject, call: Call, region: Region, place: str, form: tuple[str, str | None]) -> None:
+    """The same equations, each to be derived when it is compared."""
+    reads = reads_of(call)
+    origin = Origin(region.graph, partial(_leaves, subject, reads), call=call, reads=reads, form=form)
+    for output, found in zip(call.outputs, region.graph.outputs, strict=True):
+        total, own = Total(), replace(origin, output=found)
+        total.add(None, own)
+        subject.compare("forward", place, output, f"v{output}", total, (own,), computing=form[0])
+    if not call.grad:
+        return
+    back = replace(origin, form=backward_in(call.op, subject.value(call.outputs[0]).dtype, call.autocast))
+    for passing in range(subject.step.passes):
+        seeds = {
+            found: partial(subject.gradient, output, passing)
+            for output, found in zip(call.outputs, region.graph.outputs, strict=True)
+            if subject.value(output).shares is None and subject.gradient(output, passing) is not None
+        }
+        for leaf, value in enumerate(reads):
+            if not seeds or not subject.wants(value, passing, call.region):
+                continue
+            if gradient_graph(region.graph, leaf, tuple(seeds)) is None:
+                continue
+            dtype = subject.value(value).dtype
+            coarser = FORMATS[dtype].precision < domain(*back.form).storage.precision
+            part = replace(back, leaf=leaf, seeds=seeds, stored=dtype if coarser else "")
+            subject.contribute(value, None, part, passing, call.region)
 
 
 def _again(

@@ -17,7 +17,7 @@ from backproof.verify.slope import SMALLEST, slope_bound
 
 
 def looked_closer(
-    found: Judgement, claimed: Any, derived: Bound, origins: Sequence[Origin], dtype: str, computing: str
+    found: Judgement, claimed: Any, derived: Bound | Total, origins: Sequence[Origin], dtype: str, computing: str
 ) -> tuple[Judgement, str]:
     """The judgement with its flips and with what rounding may make of its slope; and why it is broken after all."""
     if any(origin.doubtful for origin in origins) and found.ratio > 0:
@@ -27,7 +27,8 @@ def looked_closer(
             because = f"{flips} elements by decisions taken the other way, at margins up to {margin:.2g}"
             return found._replace(verdict="flip", flips=flips), because
     if abs(found.slope) > SMALLEST * FORMATS[dtype].unit:
-        bound = slope_bound(claimed, derived.value, origins, dtype, computing)
+        value = (derived.bound(FORMATS[dtype]) if isinstance(derived, Total) else derived).value
+        bound = slope_bound(claimed, value, origins, dtype, computing)
         found = found._replace(slope_bound=bound)
         if abs(found.slope) > bound:
             return found._replace(verdict="broken"), "a systematic error, within the bounds of its elements"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -97,42 +98,92 @@ class Judgement(NamedTuple):
 
 
 class Total:
-    """A sum of contributions in an order that is not known: any order is allowed for."""
+    """A sum of contributions in an order that is not known: any order is allowed for. What is large is derived when it is asked for."""
 
     def __init__(self) -> None:
-        self.parts: list[Bound] = []
-        self.origins: list[Origin] = []
+        self.parts: list[Bound | None] = []
+        """Each contribution; None where its origin is yet to be followed."""
+        self.origins: list[Origin | None] = []
 
-    def add(self, part: Bound, origin: Origin | None = None) -> None:
+    def add(self, part: Bound | None, origin: Origin | None = None) -> None:
         """One more contribution."""
         self.parts.append(part)
-        if origin is not None:
-            self.origins.append(origin)
+        self.origins.append(origin)
 
     @property
     def known(self) -> tuple[Origin, ...]:
         """Where all of it comes from; nothing, if a part of it comes from elsewhere."""
-        return tuple(self.origins) if len(self.origins) == len(self.parts) else ()
+        found = tuple(origin for origin in self.origins if origin is not None)
+        return found if len(found) == len(self.origins) else ()
+
+    def derived(self) -> list[Bound]:
+        """The contributions, all of them derived."""
+        for i, (part, origin) in enumerate(zip(self.parts, self.origins, strict=True)):
+            if part is None:
+                assert origin is not None  # it comes from somewhere
+                self.parts[i] = origin.bound()
+        return [part for part in self.parts if part is not None]
 
     def bound(self, storage: Format) -> Bound:
         """The sum, with the errors of its terms and γₙ₋₁ of their magnitudes."""
-        value = reduce(np.add, (part.value for part in self.parts))
-        n = len(self.parts) - 1
-        if n == 0:
-            return self.parts[0]
-        unit = storage.unit + FORMATS["float64"].unit
+        return added(self.derived(), storage)
 
-        def error(which: str, factor: float) -> Any:
-            errors = [getattr(part, which) for part in self.parts]
-            known = [np.zeros(value.shape) if e is None else e for e in errors]
-            size = sum(abs(part.value) + e for part, e in zip(self.parts, known, strict=True))
-            return sum(known) + factor * size + n * storage.underflow
 
-        return Bound(value, error("certain", float(gamma(n, unit))), error("likely", float(likely(n, unit))))
+def added(parts: Sequence[Bound], storage: Format) -> Bound:
+    """A sum in any order."""
+    if len(parts) == 1:
+        return parts[0]
+    value = reduce(np.add, (part.value for part in parts))
+    n = len(parts) - 1
+    unit = storage.unit + FORMATS["float64"].unit
+
+    def error(which: str, factor: float) -> Any:
+        errors = [getattr(part, which) for part in parts]
+        known = [np.zeros(value.shape) if e is None else e for e in errors]
+        size = sum(abs(part.value) + e for part, e in zip(parts, known, strict=True))
+        return sum(known) + factor * size + n * storage.underflow
+
+    return Bound(value, error("certain", float(gamma(n, unit))), error("likely", float(likely(n, unit))))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The largest errors of a claim of reals, or of a part of it, and what its slope is made of."""
+
+    ratio: float
+    likely: float
+    norm: float
+    lean: float
+    at: tuple[int, ...]
+    numbers: tuple[float, float, float]
+
+    def moved(self, axis: int, by: int) -> Measured:
+        """The same, of a part that begins so far along an axis."""
+        at = tuple(i + by if a == axis else i for a, i in enumerate(self.at))
+        return replace(self, at=at)
+
+    def judgement(self) -> Judgement:
+        """What that says."""
+        verdict = "broken" if self.ratio > 1 else "noise" if self.likely > 1 else "holds"
+        slope = self.lean / self.norm if self.norm > 0 and np.isfinite(self.norm) else 0.0
+        return Judgement(verdict, self.ratio, self.likely, slope, *self.numbers, self.at)
+
+
+def together(parts: Sequence[Measured]) -> Measured:
+    """What was measured of the parts of a claim, as of the whole."""
+    worst = max(parts, key=lambda part: part.ratio)  # the first of equals
+    nearest = max(part.likely for part in parts)
+    norm, lean = (sum(getattr(part, name) for part in parts) for name in ("norm", "lean"))
+    return Measured(worst.ratio, nearest, norm, lean, worst.at, worst.numbers)
 
 
 def judged(claimed: Any, derived: Bound) -> Judgement:
     """What the largest errors, and the slope, say of a claim of reals."""
+    return measured(claimed, derived).judgement()
+
+
+def measured(claimed: Any, derived: Bound) -> Measured:
+    """The largest errors of a claim of reals."""
     y = derived.value
     shape = y.shape
     claims, values, certain, near = (_flat(a, shape) for a in (claimed, y, derived.certain, derived.likely))
@@ -158,9 +209,7 @@ def judged(claimed: Any, derived: Bound) -> Judgement:
     numbers = (0.0, 0.0, 0.0)
     if values.size:
         numbers = (float(claims[at]), float(values[at]), float(certain[at]) if certain is not None else 0.0)
-    verdict = "broken" if worst > 1 else "noise" if likely > 1 else "holds"
-    slope = lean / norm if norm > 0 and np.isfinite(norm) else 0.0
-    return Judgement(verdict, worst, likely, slope, *numbers, place)
+    return Measured(worst, likely, norm, lean, place, numbers)
 
 
 def _flat(a: Any, shape: tuple[int, ...]) -> Any:

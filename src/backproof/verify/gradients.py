@@ -6,7 +6,7 @@ import numpy as np
 
 from backproof.engine.bounded import Bound
 from backproof.trace.step import Region, Value, contribution_key, gradient_key, handed_key
-from backproof.verify.equation import NotChecked
+from backproof.verify.equation import NotChecked, Total
 from backproof.verify.subject import Subject, domain
 
 
@@ -49,12 +49,19 @@ def check_region(subject: Subject, number: int, region: Region) -> None:
                 continue
             total = subject.parts.pop((number, value, passing), None)
             form = subject.value(value)
-            derived = Bound(np.zeros(form.shape)) if total is None else total.bound(domain(form.dtype).storage)
+            derived = derived_from(total, form)
             key = contribution_key(number, value, passing)
             claimed = subject.array(key) if key in subject.tensors else np.zeros(form.shape)
             origins = () if total is None else total.known
             because = f"its backward gives input {place_of_input} what is not the derivative of its forward"
             subject.compare("gradient", place, value, key, derived, origins, claimed=claimed, because=because)
+
+
+def derived_from(total: Total | None, value: Value) -> Bound | Total:
+    """A sum of contributions as it is compared: what is yet to be derived is, a slab at a time."""
+    if total is None:
+        return Bound(np.zeros(value.shape))
+    return total if None in total.parts else total.bound(domain(value.dtype).storage)
 
 
 def named(region: Region) -> str:
@@ -77,7 +84,7 @@ def check_gradient(subject: Subject, value: Value) -> None:
             subject.verdict.add(NotChecked(f"gradient of {place}", why))
             return
         total = subject.totals.pop((value.id, passing), None)
-        derived = Bound(np.zeros(value.shape)) if total is None else total.bound(domain(value.dtype).storage)
+        derived = derived_from(total, value)
         subject.compare("gradient", place, value.id, key, derived, () if total is None else total.known)
 
 

@@ -76,7 +76,7 @@ def decide(subject: Subject, found: Recovered, passing: int) -> bool:
         return False
     kind, p = DROPOUTS[found.call.args[2]], found.call.args[3]
     total = subject.totals.get((bearer, passing))
-    others = 0.0 if total is None else sum(part.value for part in total.parts)
+    others = 0.0 if total is None else sum(part.value for part in total.derived())
     given = arrived.value if isinstance(arrived, Bound) else arrived.astype(np.float64)
     over, under = kind.scale(p)
     with np.errstate(all="ignore"):

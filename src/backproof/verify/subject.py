@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Evidence, Judgement, NotChecked, Result, Total, compared
 from backproof.verify.origin import Origin
 from backproof.verify.outcome import StepVerdict
+from backproof.verify.piecewise import judged_piecewise, settled
 from backproof.verify.region import label
 
 MOST_KEPT = 16
@@ -99,7 +101,7 @@ class Subject:
         return given or self.value(number).inner or self.reached(number, passing)
 
     def contribute(
-        self, value: int, part: Bound, origin: Origin | None = None, passing: int = 0, region: int | None = None
+        self, value: int, part: Bound | None, origin: Origin | None = None, passing: int = 0, region: int | None = None
     ) -> None:
         """One more contribution to a value's gradient, and where it comes from."""
         bearer = self.bearer(value)
@@ -137,7 +139,7 @@ class Subject:
         place: str,
         value: int,
         key: str,
-        derived: Bound,
+        derived: Bound | Total,
         origins: tuple[Origin, ...] = (),
         *,
         claimed: Any = None,
@@ -146,16 +148,24 @@ class Subject:
     ) -> None:
         """What was recorded under a key, against what was derived for it; with where that comes from, to look closer."""
         dtype, name = self.value(value).dtype, self.value(value).name
-        if dtype in FORMATS and FORMATS[dtype].precision < domain(computes_in(dtype)).storage.precision:
-            derived = domain("float32").cast(derived, to=dtype)
         claimed = self.array(key) if claimed is None else claimed
-        found, why = compared(claimed, derived, dtype), ""
+        if isinstance(derived, Total):
+            found, doubtful = judged_piecewise(claimed, derived, dtype)
+            origins = tuple(replace(origin, doubtful=True) for origin in origins) if doubtful else origins
+        else:
+            if dtype in FORMATS:
+                derived = settled([derived], dtype)
+            found = compared(claimed, derived, dtype)
+        why = ""
         if dtype in FORMATS and found.verdict != "broken":
             found, why = looked_closer(
                 found, claimed, derived, origins, dtype, computing or self._coarsest(dtype, origins)
             )
         because = "; ".join(filter(None, (because if found.verdict == "broken" else "", why)))
-        evidence = Evidence(claimed, derived, origins, dtype) if self._keeps(found) else None
+        evidence = None
+        if self._keeps(found):
+            whole = settled(derived.derived(), dtype) if isinstance(derived, Total) else derived
+            evidence = Evidence(claimed, whole, origins, dtype)
         self.verdict.add(
             Result(
                 equation,

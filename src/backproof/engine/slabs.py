@@ -1,0 +1,314 @@
+"""A graph, evaluated a slab at a time: a large value is cut along an axis, and each slab needs only slabs of what it is made of.
+
+What lies between the leaves and a result is then never held as a whole, stays near the processor, and slabs can be evaluated at the same
+time. Every number is the one that `evaluate` gives, and so is every bound: how many roundings meet in a sum does not depend on the cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backproof.engine.bounded import Bound
+from backproof.engine.cuts import axes_read, resized
+from backproof.engine.domain import Domain
+from backproof.ir.graph import Graph, Leaf, Node
+from backproof.ir.types import Type
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+SLAB = 1 << 16
+"""Numbers of a slab's largest value: a few arrays of so many stay near the processor."""
+PRODUCT_SLAB = 1 << 18
+"""The same where matrices are multiplied, which is slow in thin strips."""
+MOST_NODES = 200
+"""A graph of more is not taken apart where it cannot be cut."""
+AGAIN = 4
+"""What every slab reads as a whole is not read more often than this, measured by the slabs themselves."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A value of a graph, cut along an axis."""
+
+    graph: Graph
+    value: int
+    axis: int
+    along: dict[int, int | None]
+    """The values that a slab needs: the axis along which each is cut, or None if all of it is needed."""
+    sources: tuple[tuple[int, int | None], ...]
+    """What slabs are made of: leaves, and values that cannot be cut, by the axis along which they are read."""
+
+    @property
+    def whole(self) -> int:
+        """Numbers that every slab reads, or that are held as a whole."""
+        sizes = [(value, axis, self.graph.types[value].size) for value, axis in self.sources]
+        return sum(size for value, axis, size in sizes if axis is None or value >= len(self.graph.leaves))
+
+    @property
+    def cut(self) -> int:
+        """Numbers of what is cut."""
+        return sum(self.graph.types[value].size for value, axis in self.along.items() if axis is not None)
+
+    def step(self) -> int:
+        """How wide a slab is."""
+        largest = max(
+            self.graph.types[value].size // max(self.graph.types[value].shape[axis], 1)
+            for value, axis in self.along.items()
+            if axis is not None
+        )
+        room = PRODUCT_SLAB if self.multiplies else SLAB
+        most = max(1, AGAIN * self.cut // max(self.whole, 1))  # slabs
+        return min(max(1, room // max(largest, 1), -(-self.width // most)), self.width)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a slab is a product of large matrices, which takes all processors by itself."""
+        return any(_is_product(self.graph, value) for value, axis in self.along.items() if axis is not None)
+
+    @property
+    def width(self) -> int:
+        """How long the axis is."""
+        return self.graph.types[self.value].shape[self.axis]
+
+    def of(self, size: int) -> Graph:
+        """The graph of a slab of this width; its leaves are the sources."""
+        leaves = [_sized(self.graph.types[value], axis, size) for value, axis in self.sources]
+        number: dict[tuple[int, int | None], int] = {source: i for i, source in enumerate(self.sources)}
+        nodes: list[Node] = []
+        for value in sorted(self.along):
+            axis, node = self.along[value], self.graph.node(value)
+            if axis is None or node is None:
+                continue
+            arguments = tuple(number[source] for source in _reads(self.graph, value, axis, self.along))
+            nodes.append(replace(node, arguments=arguments, params=resized(node, axis, size)))
+            number[value, axis] = len(leaves) + len(nodes) - 1
+        return Graph(tuple(map(Leaf, leaves)), tuple(nodes), (number[self.value, self.axis],))
+
+
+def _sized(kind: Type, axis: int | None, size: int) -> Type:
+    return kind if axis is None else Type(kind.kind, (*kind.shape[:axis], size, *kind.shape[axis + 1 :]))
+
+
+def _is_product(graph: Graph, value: int) -> bool:
+    node = graph.node(value)
+    return node is not None and (node.op == "conv" or (node.op == "dot_general" and not node.given["batch"][0]))
+
+
+def _reads(graph: Graph, value: int, axis: int, along: dict[int, int | None]) -> list[tuple[int, int | None]]:
+    """What a slab of a value reads, and along which axis each is cut."""
+    node = graph.node(value)
+    assert node is not None  # leaves read nothing
+    found = axes_read(node, [graph.types[i].shape for i in node.arguments], graph.types[value].shape, axis)
+    assert found is not None  # it was asked before
+    return list(zip(node.arguments, found, strict=True))
+
+
+def _planned(graph: Graph, value: int, axis: int) -> Plan | None:
+    along: dict[int, int | None] = {value: axis}
+    sources: dict[tuple[int, int | None], None] = {} if value >= len(graph.leaves) else {(value, axis): None}
+    for made in range(value, len(graph.leaves) - 1, -1):
+        node = graph.node(made)
+        if made not in along or node is None:
+            continue
+        cut = along[made]
+        shapes = [graph.types[i].shape for i in node.arguments]
+        found = None if cut is None else axes_read(node, shapes, graph.types[made].shape, cut)
+        if found is None:
+            along[made] = None
+            if made == value:
+                return None
+            continue  # it is made as a whole, apart
+        for argument, its in zip(node.arguments, found, strict=True):
+            along[argument] = its if along.setdefault(argument, its) == its else None
+    for made in sorted(along):
+        if along[made] is None or graph.node(made) is None:
+            continue
+        for argument, its in _reads(graph, made, along[made], along):  # type: ignore[arg-type] # not None
+            if graph.node(argument) is None or along[argument] is None:
+                sources[argument, its] = None
+    return Plan(graph, value, axis, along, tuple(sources))
+
+
+class Survey:
+    """What is known of a graph before it is evaluated: how large things are, and how they can be cut."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.heaviest: list[int] = [kind.size for kind in graph.types]
+        """The largest of a value and of what it is made of, constants left out."""
+        for value, node in enumerate(graph.nodes, len(graph.leaves)):
+            own = 0 if node.op in ("constant", "iota") else graph.types[value].size
+            self.heaviest[value] = max(own, *(self.heaviest[a] for a in node.arguments), 0)
+        self._plans: dict[tuple[int, int], Plan | None] = {}
+        self._graphs: dict[tuple[int, int, int], Survey] = {}
+
+    def plan(self, value: int, axis: int) -> Plan | None:
+        """A value cut along an axis; None if that would not help."""
+        key = value, axis
+        if key not in self._plans:
+            worth = self.graph.types[value].shape[axis] > 1
+            found = _planned(self.graph, value, axis) if worth else None
+            self._plans[key] = found if found is not None and found.whole <= found.cut else None
+        return self._plans[key]
+
+    def best(self, value: int) -> Plan | None:
+        """A value cut along the axis that leaves least to be read by every slab; the first of equals, whose slabs lie together."""
+        plans = [self.plan(value, axis) for axis in range(self.graph.types[value].rank)]
+        return min((plan for plan in plans if plan is not None), key=lambda plan: plan.whole, default=None)
+
+    def slab(self, plan: Plan, size: int) -> Survey:
+        """Of the graph of a slab."""
+        key = plan.value, plan.axis, size
+        if key not in self._graphs:
+            self._graphs[key] = Survey(plan.of(size))
+        return self._graphs[key]
+
+
+_SURVEYS: dict[int, Survey] = {}
+MOST_SURVEYS = 256
+
+
+def survey_of(graph: Graph) -> Survey:
+    """What is known of a graph, looked up once as long as it is asked for again."""
+    found = _SURVEYS.get(id(graph))
+    if found is None or found.graph is not graph:
+        while len(_SURVEYS) >= MOST_SURVEYS:
+            _SURVEYS.pop(next(iter(_SURVEYS)))
+        found = _SURVEYS[id(graph)] = Survey(graph)
+    return found
+
+
+class Slabs:
+    """One evaluation of a graph in a domain."""
+
+    def __init__(self, survey: Survey, D: Domain, leaves: Sequence[Any], *, alone: bool = True) -> None:
+        """`alone` says that no other evaluation goes on beside this one, so that all threads are free."""
+        self.survey, self.graph, self.D, self.leaves, self.alone = survey, survey.graph, D, leaves, alone
+        self._known: dict[int, Any] = {}
+
+    def value(self, value: int) -> Any:
+        """A whole value, made of slabs if that is better."""
+        if value not in self._known:
+            self._known[value] = self._made(value)
+        return self._known[value]
+
+    def _made(self, value: int) -> Any:
+        node = self.graph.node(value)
+        if node is None:
+            return self.D.value(self.leaves[value], self.graph.types[value])
+        if self.survey.heaviest[value] <= SLAB:
+            return self._plainly(value)
+        plan = self.survey.best(value)
+        if plan is None or plan.step() >= plan.width:
+            if plan is not None or len(self.graph) > MOST_NODES:
+                return self._plainly(value)
+            x = [self.value(argument) for argument in node.arguments]
+            with np.errstate(all="ignore"):
+                return self.D.apply(node.primitive, *x, **node.given)
+        return _joined(self.each(plan, lambda slab, begin, end: slab), plan.axis)
+
+    def each(self, plan: Plan, use: Callable[[Any, int, int], Any]) -> list[Any]:
+        """What is made of each slab, in order; of several at the same time, where that helps."""
+        return in_slabs([(self, plan)], lambda slabs, begin, end: use(slabs[0], begin, end))
+
+    def prepare(self, plan: Plan, sizes: Iterable[int]) -> None:
+        """Make what all slabs read, before they are made at the same time."""
+        for source, axis in plan.sources:
+            if axis is None or source >= len(self.graph.leaves):
+                self.value(source)
+        for size in sizes:
+            self.survey.slab(plan, size)
+
+    def slab(self, plan: Plan, begin: int, end: int) -> Any:
+        """One slab."""
+        survey = self.survey.slab(plan, end - begin)
+        leaves = [self._source(source, axis, begin, end) for source, axis in plan.sources]
+        return Slabs(survey, self.D, leaves, alone=False).value(survey.graph.outputs[0])
+
+    def _source(self, value: int, axis: int | None, begin: int, end: int) -> Any:
+        if axis is None:
+            return self.value(value)
+        given = self.leaves[value] if value < len(self.graph.leaves) and value not in self._known else self.value(value)
+        return part_of(given, axis, begin, end)
+
+    def _plainly(self, value: int) -> Any:
+        """With all that it is made of at once."""
+        needed, todo = {value}, [value]
+        while todo:
+            node = self.graph.node(todo.pop())
+            for argument in () if node is None else node.arguments:
+                if argument not in needed and argument not in self._known:
+                    needed.add(argument)
+                    todo.append(argument)
+        found: dict[int, Any] = {}
+        with np.errstate(all="ignore"):
+            for made in sorted(needed):
+                node = self.graph.node(made)
+                if node is None:
+                    found[made] = self.value(made)
+                    continue
+                x = [found[a] if a in found else self._known[a] for a in node.arguments]
+                found[made] = self.D.apply(node.primitive, *x, **node.given)
+        return found[value]
+
+
+def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, int], Any]) -> list[Any]:
+    """What is made of each slab of several values of one shape, cut alike."""
+    width, step = cuts[0][1].width, min(plan.step() for _, plan in cuts)
+    places = [(begin, min(begin + step, width)) for begin in range(0, width, step)]
+    for evaluation, plan in cuts:
+        evaluation.prepare(plan, {end - begin for begin, end in places})
+
+    def work(place: tuple[int, int]) -> Any:
+        return use([evaluation.slab(plan, *place) for evaluation, plan in cuts], *place)
+
+    alone = all(evaluation.alone and not plan.multiplies for evaluation, plan in cuts)
+    pool = threads() if alone and len(places) > 1 else None
+    return list(map(work, places) if pool is None else pool.map(work, places))
+
+
+def part_of(given: Any, axis: int, begin: int, end: int) -> Any:
+    """A slab of a value, with its bounds if it has any."""
+    place = (slice(None),) * axis + (slice(begin, end),)
+    if isinstance(given, Bound):
+        value, certain, likely = (None if a is None else a[place] for a in (given.value, given.certain, given.likely))
+        return Bound(value, certain, certain if given.likely is given.certain else likely)
+    return np.asarray(given)[place]
+
+
+def _joined(parts: Sequence[Any], axis: int) -> Any:
+    """Slabs as one value."""
+    if not isinstance(parts[0], Bound):
+        return np.concatenate(parts, axis=axis)
+    value = np.concatenate([part.value for part in parts], axis=axis)
+    certain = _errors([part.certain for part in parts], parts, axis)
+    same = all(part.likely is part.certain for part in parts)
+    return Bound(value, certain, certain if same else _errors([part.likely for part in parts], parts, axis))
+
+
+def _errors(errors: Sequence[Any], parts: Sequence[Bound], axis: int) -> Any:
+    if all(error is None for error in errors):
+        return None
+    known = [
+        np.zeros(part.shape, dtype=np.float64 if part.value.dtype.kind == "f" else np.bool_) if error is None else error
+        for error, part in zip(errors, parts, strict=True)
+    ]
+    return np.concatenate([np.broadcast_to(e, part.shape) for e, part in zip(known, parts, strict=True)], axis=axis)
+
+
+@cache
+def threads() -> ThreadPoolExecutor | None:
+    """Threads for slabs, as many as the array library is allowed; arithmetic on arrays does not hold Python up."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    allowed = os.environ.get("OMP_NUM_THREADS", "")
+    there = len(os.sched_getaffinity(0))
+    count = min(int(allowed), there) if allowed.isdecimal() else there
+    return ThreadPoolExecutor(count, "backproof-slab") if count > 1 else None
