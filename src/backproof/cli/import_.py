@@ -34,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("framework", help="pytorch, jax or tensorflow")
     parser.add_argument("file", nargs="+", help="a sidecar, or 'multi' and a stream of them; '-' is standard input")
     parser.add_argument("--out", help="write the receipts here instead of to standard output")
+    parser.add_argument("--lossless", action="store_true", help="write version 1.0.0: every digit, any finite number")
     parser.add_argument("--timestamp", help="the moment of the import, as it will stand in the receipts")
     parser.add_argument("--fixture", help="the receipts' label; the steps of a stream are numbered behind it")
     output_flags(parser)
@@ -57,7 +58,7 @@ def _run(args: argparse.Namespace) -> int:
     path = args.file[-1]
     if args.file == ["multi"]:
         raise _coded(f"'bp import {args.framework} multi' needs a file; '-' is standard input", "MISSING_FILE_ARG")
-    request = Request(args.framework, args.timestamp, args.fixture)
+    request = Request(args.framework, args.timestamp, args.fixture, lossless=args.lossless)
     with _opened(path) as opened:
         source, multi = _begun(opened) if path == "-" and not multi else (opened, multi)
         try:
@@ -166,7 +167,10 @@ def _tell(args: argparse.Namespace, imported: Imported, *, multi: bool) -> None:
     for step, entry in shown[:MOST_LINES]:
         place = f"step {step}, {entry.path}" if multi else entry.path
         numbers = f"stored {entry.stored:.9g}, derived {entry.recomputed:.9g}"
-        print(f"  {printable(place)}: {numbers}, off by {entry.delta:.3g} (at most {entry.tolerance:.3g})", file=sys.stderr)
+        print(
+            f"  {printable(place)}: {numbers}, off by {entry.delta:.3g} (at most {entry.tolerance:.3g})",
+            file=sys.stderr,
+        )
     if (more := len(shown) - MOST_LINES + imported.more) > 0:
         print(f"  and {more} more", file=sys.stderr)
 

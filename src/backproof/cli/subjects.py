@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -43,7 +44,7 @@ def recognise(path: str) -> Subject:
 
 
 def _is_sidecar(_: str, head: bytes) -> bool:
-    return b'"framework-trace.v' in head and b'"schema_version"' not in head
+    return re.search(rb'"format"\s*:\s*"framework-trace\.v', head) is not None
 
 
 def _refuse_sidecar(_: argparse.Namespace, path: str) -> int:

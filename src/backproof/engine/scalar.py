@@ -10,6 +10,7 @@ The carrier of the numbers is free: float64 arrays give the bytes, balls (a valu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from backproof.engine.scalar_activations import SMOOTH, Smooth
 
 Carrier = Any  # float64 arrays, or anything with +, -, *, /, indexing and reshape over a leading axis of records
 Positions = NDArray[np.intp]
+LEAST_PROBABILITY = 1e-300  # below, digits are lost to gradual underflow
 
 
 class Domain(Protocol):
@@ -34,6 +36,10 @@ class Domain(Protocol):
     def total(self, x: Carrier, axis: int) -> Carrier: ...
     def shift(self, x: Carrier) -> Carrier: ...
     def unless_zero(self, t: Carrier, x: Carrier) -> Carrier: ...
+    def sigmoid(self, x: Carrier) -> Carrier: ...
+    def softmax(self, net: Carrier) -> Carrier: ...
+    def log_softmax(self, net: Carrier, out: Carrier) -> Carrier: ...
+    def at_most(self, x: Carrier, limit: Callable[[], Carrier]) -> Carrier: ...
     def join(self, parts: list[Carrier]) -> Carrier: ...
     def put(self, x: Carrier, positions: Positions, values: Carrier) -> Carrier: ...
     def value(self, smooth: Smooth, x: Carrier) -> Carrier: ...
@@ -67,6 +73,23 @@ class Floats:
     def unless_zero(self, t: Carrier, x: Carrier) -> Carrier:
         """x, but 0 where t is 0: 0·ln 0 counts as nothing."""
         return np.where(t == 0.0, 0.0, x)
+
+    def sigmoid(self, x: Carrier) -> Carrier:
+        """1 / (1 + e⁻ˣ); 0 where e⁻ˣ overflows."""
+        return 1.0 / (1.0 + self.exp(-x))
+
+    def softmax(self, net: Carrier) -> Carrier:
+        """e^(z − max) / Σ e^(z − max)."""
+        return softmax(self, net)
+
+    def log_softmax(self, net: Carrier, out: Carrier) -> Carrier:
+        """ln p, from the probability; where that has lost its digits or is 0, from the net inputs."""
+        found, lost = self.log(out), out < LEAST_PROBABILITY
+        return np.where(lost, log_softmax(self, net), found) if lost.any() else found
+
+    def at_most(self, x: Carrier, _: Callable[[], Carrier]) -> Carrier:
+        """x, as it was computed."""
+        return x
 
     def join(self, parts: list[Carrier]) -> Carrier:
         """Side by side along the last axis."""
@@ -231,19 +254,18 @@ def forward(domain: Domain, wiring: Wiring, parameters: Carrier, inputs: Carrier
         net = domain.total(x[..., :, None] * parameters[..., weights], axis=-2) + parameters[..., biases]
         x = activate(domain, activation, net)
         layers.append(Layer(net, x))
-    per_output = losses(domain, wiring.loss, targets, x)
+    per_output = losses(domain, wiring.loss, targets, layers[-1])
     return Pass(tuple(layers), per_output, domain.total(per_output, axis=-1))
 
 
 def activate(domain: Domain, activation: str, net: Carrier) -> Carrier:
     """The outputs of a layer from its net inputs."""
     if activation == "sigmoid":
-        return 1.0 / (1.0 + domain.exp(-net))
+        return domain.sigmoid(net)
     if activation == "relu":
         return domain.relu(net)
     if activation == "softmax":
-        powers = domain.exp(net - domain.shift(net))
-        return powers / domain.total(powers, axis=-1)[..., None]
+        return domain.softmax(net)
     return domain.value(SMOOTH[activation], net) if activation in SMOOTH else net
 
 
@@ -256,11 +278,23 @@ def derivative(domain: Domain, activation: str, layer: Layer) -> Carrier:
     return domain.step(layer.out) if activation == "relu" else 0.0 * layer.out + 1.0
 
 
-def losses(domain: Domain, loss: str, target: Carrier, out: Carrier) -> Carrier:
+def softmax(domain: Domain, net: Carrier) -> Carrier:
+    """e^(z − max) / Σ e^(z − max)."""
+    powers = domain.exp(net - domain.shift(net))
+    return powers / domain.total(powers, axis=-1)[..., None]
+
+
+def log_softmax(domain: Domain, net: Carrier) -> Carrier:
+    """(z − max) − ln Σ e^(z − max)."""
+    shifted = net - domain.shift(net)
+    return shifted - domain.log(domain.total(domain.exp(shifted), axis=-1))[..., None]
+
+
+def losses(domain: Domain, loss: str, target: Carrier, layer: Layer) -> Carrier:
     """Each output's share: ½(t − o)², or −t·ln p."""
     if loss == "cross_entropy_softmax":
-        return domain.unless_zero(target, -target * domain.log(out))
-    difference = target - out
+        return domain.unless_zero(target, -target * domain.log_softmax(layer.net, layer.out))
+    difference = target - layer.out
     return (0.5 * difference) * difference
 
 
@@ -313,6 +347,7 @@ def apply_optimizer(
         m_hat = m / (1.0 - domain.power(beta1, t))
         v_hat = v / (1.0 - domain.power(beta2, t))
         update = (rate * m_hat) / (domain.sqrt(v_hat) + _column(optimizer.epsilon))
+        update = domain.at_most(update, lambda: _largest_adam(domain, optimizer, state))
         kept = (1.0 - rate * decay) * weight if optimizer.name == "adamw" else weight
         return update, kept + update, {"m": m, "v": v}
     effective = gradient - decay * weight
@@ -323,6 +358,19 @@ def apply_optimizer(
         return update, weight + update, {"buffer": buffer}
     update = rate * effective
     return update, weight + update, {}
+
+
+def _largest_adam(domain: Domain, optimizer: Optimizer, state: dict[str, Carrier]) -> Carrier:
+    """The largest size of an update of Adam, whatever the gradient is: by the inequality of Cauchy and Schwarz.
+
+    |β₁m + (1 − β₁)g| ≤ √(β₁²m²/β₂v + (1 − β₁)²/(1 − β₂)) · √(β₂v + (1 − β₂)g²)
+    """
+    beta1, beta2, t = _column(optimizer.beta1), _column(optimizer.beta2), _column(optimizer.t)
+    kept = beta1 * state["m"]
+    inertia = domain.unless_zero(state["m"], (kept * kept) / (beta2 * state["v"]))
+    ratio = domain.sqrt(inertia + ((1.0 - beta1) * (1.0 - beta1)) / (1.0 - beta2))
+    corrected = domain.sqrt(1.0 - domain.power(beta2, t)) / (1.0 - domain.power(beta1, t))
+    return (_column(optimizer.learning_rate) * corrected) * ratio
 
 
 def _apply(

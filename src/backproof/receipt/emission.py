@@ -30,20 +30,20 @@ def emit(document: Mapping[str, Any]) -> bytes:
         known = ", ".join(formats.RECEIPT_VERSIONS)
         raise EmissionError(f"schema_version {version!r} has no canonical bytes; known are {known}")
     if version == LOSSLESS:
-        return (sorted_compact(document, version) + "\n").encode("utf-8")
+        return (sorted_compact(document, "") + "\n").encode("utf-8")
     text = _record(formats.of_version(version), document, "", orders_of(document))
     return (text + "\n").encode("utf-8")
 
 
-def sorted_compact(value: Any, where: str) -> str:
+def sorted_compact(value: Any, path: str) -> str:
     """A document in the canonical form of RFC 8785: keys in the order of their UTF-16 units, shortest numbers."""
     if isinstance(value, Mapping):
         keys = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{quote(key)}:{sorted_compact(value[key], key)}" for key in keys) + "}"
+        return "{" + ",".join(f"{quote(key)}:{sorted_compact(value[key], _join(path, key))}" for key in keys) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(sorted_compact(item, where) for item in value) + "]"
+        return "[" + ",".join(sorted_compact(item, f"{path}[{i}]") for i, item in enumerate(value)) + "]"
     if isinstance(value, float) and not math.isfinite(value):
-        raise EmissionError(f"{where}: {value} is not a number that a receipt can carry")
+        raise EmissionError(f"{path}: {value} is not a number that a receipt can carry")
     return compact(value)
 
 

@@ -67,8 +67,8 @@ def _nine_digits(negative: bool, digits: str, exponent: int, said: object) -> st
 def _check_range(value: object, exponent: int) -> None:
     if exponent < LEAST_EXPONENT or exponent > MOST_EXPONENT:
         raise NumberRangeError(
-            f"{value} has no nine-digit plain decimal: a classic receipt carries 0 and 1e-13 <= |x| < 1e7; "
-            "write the step as schema_version 1.0.0, which carries every finite number"
+            f"{value} has no nine-digit plain decimal: versions up to 0.8.0 carry 0 and 1e-13 <= |x| < 1e7; "
+            "version 1.0.0 carries every finite number ('--lossless' writes it)"
         )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.engine import fdlibm
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar import Positions, softmax
 from backproof.engine.scalar_activations import Smooth
 
 Reals = NDArray[np.float64]
@@ -25,6 +25,8 @@ FLOAT64 = 2.0**-53
 FLOAT32 = 2.0**-24
 SLACK = 4.0  # roundings allowed an operation: its own, ours, and a constant that entered rounded
 FUNCTION_SLACK = 8.0  # for exp, log and their kin, which frameworks compute within a few units
+SMALLEST = {FLOAT64: 2.0**-1022, FLOAT32: 2.0**-126}  # what is smaller may be 0 in a framework
+OVERFLOWS = 700.0  # the exponential of this is still a number
 
 
 def nine_digit_radius(x: Reals) -> Reals:
@@ -60,8 +62,8 @@ class Ball:
         """The shape of the values."""
         return self.mid.shape
 
-    def _rounded(self, mid: Reals, rad: Reals, slack: float = SLACK) -> Ball:
-        return Ball(mid, rad + (slack * self.unit) * np.abs(mid), self.unit)
+    def _rounded(self, mid: Reals, rad: Reals) -> Ball:
+        return Ball(mid, rad + (SLACK * self.unit) * np.abs(mid) + SMALLEST[self.unit], self.unit)
 
     def __neg__(self) -> Ball:
         return Ball(-self.mid, self.rad, self.unit)
@@ -106,7 +108,7 @@ class Ball:
 
     def widened(self, *by: Ball) -> Ball:
         """The same values with the rounding of others in their radius."""
-        rad = self.rad
+        rad = self.rad + SMALLEST[self.unit]
         for ball in by:
             rad = rad + (SLACK * self.unit) * np.abs(ball.mid)
         return Ball(self.mid, rad, self.unit)
@@ -116,11 +118,16 @@ def _ball(value: Ball | float) -> Ball:
     return value if isinstance(value, Ball) else Ball(np.asarray(value, dtype=np.float64), np.asarray(0.0))
 
 
-def _within(x: Ball, mid: Reals, low: Reals, high: Reals) -> Ball:
+def _within(x: Ball, mid: Reals, low: Reals, high: Reals, smallest: float = 1.0) -> Ball:
     """A function's value whose image of the ball lies between low and high."""
     rad = np.maximum(high - mid, mid - low)
-    spread = FUNCTION_SLACK * x.unit * (np.abs(mid) + rad)
+    spread = FUNCTION_SLACK * x.unit * (np.abs(mid) + rad) + smallest * SMALLEST[x.unit]
     return Ball(mid, rad + spread, x.unit)
+
+
+def _share(x: Ball) -> Ball:
+    """A value that lies between 0 and 1, however far its radius reaches."""
+    return Ball(x.mid, np.fmin(x.rad, np.maximum(x.mid, 1.0 - x.mid)), x.unit)
 
 
 def _lipschitz(x: Ball, mid: Reals, constant: float) -> Ball:
@@ -182,9 +189,10 @@ class Balls:
 
     @_answered
     def relu(self, x: Ball) -> Ball:
-        """max(x, 0)."""
+        """max(x, 0), whose 0 is exact."""
         mid = np.maximum(x.mid, 0.0)
-        return _within(x, mid, np.maximum(x.mid - x.rad, 0.0), np.maximum(x.mid + x.rad, 0.0))
+        low, high = np.maximum(x.mid - x.rad, 0.0), np.maximum(x.mid + x.rad, 0.0)
+        return _within(x, mid, low, high, smallest=0.0)
 
     @_answered
     def step(self, x: Ball) -> Ball:
@@ -212,6 +220,43 @@ class Balls:
         """x, but exactly 0 where t is 0."""
         zero = (t.mid == 0.0) & (t.rad == 0.0)
         return Ball(np.where(zero, 0.0, x.mid), np.where(zero, 0.0, x.rad), x.unit)
+
+    @_answered
+    def unless_lost(self, p: Ball, x: Ball, otherwise: Ball) -> Ball:
+        """x, but something else where p is 0."""
+        lost = p.mid == 0.0
+        return Ball(np.where(lost, otherwise.mid, x.mid), np.where(lost, otherwise.rad, x.rad), x.unit)
+
+    @_answered
+    def sigmoid(self, x: Ball) -> Ball:
+        """1 / (1 + e⁻ˣ); beyond what e⁻ˣ can be, between 0 and eˣ."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            plain = 1.0 / (1.0 + self.exp(-x))
+            high = np.exp(x.mid + x.rad)
+        beyond = x.mid < -OVERFLOWS
+        mid, rad = np.where(beyond, 0.0, plain.mid), np.where(beyond, high + SMALLEST[x.unit], plain.rad)
+        return _share(Ball(mid, rad, x.unit))
+
+    @_answered
+    def softmax(self, net: Ball) -> Ball:
+        """e^(z − max) / Σ e^(z − max)."""
+        return _share(softmax(self, net))
+
+    @_answered
+    def log_softmax(self, net: Ball, _: Ball) -> Ball:
+        """ln p, from the net inputs; ln Σ eᶻ changes by at most as much as any of them."""
+        shifted = net - self.shift(net)
+        size = np.log(np.sum(np.exp(shifted.mid), axis=-1, keepdims=True))
+        terms = SLACK * net.shape[-1] + FUNCTION_SLACK * (1.0 + np.abs(size))
+        return shifted - Ball(size, np.max(shifted.rad, axis=-1, keepdims=True) + terms * net.unit, net.unit)
+
+    @_answered
+    def at_most(self, x: Ball, limit: Callable[[], Ball]) -> Ball:
+        """x, which in truth is no larger than the limit, however far its radius reaches."""
+        if bool((x.rad <= np.abs(x.mid)).all()):
+            return x
+        most = limit()
+        return Ball(x.mid, np.fmin(x.rad, np.abs(x.mid) + most.mid + most.rad), x.unit)
 
     @_answered
     def join(self, parts: list[Ball]) -> Ball:

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backproof.engine.scalar import Positions, losses
-from backproof.rules.ball import BALLS
+import numpy as np
+
+from backproof.engine.scalar import Layer, Positions, losses
+from backproof.rules.ball import BALLS, Ball
+from backproof.rules.layout import Layout
+from backproof.rules.observed import observed_loss
 from backproof.rules.rule import Equation, Ledger
 
 
 def loss_equations(
-    ledger: Ledger, target: Positions, out: Positions, per_output: Positions, total: Positions
+    ledger: Ledger, target: Positions, outputs: tuple[Positions, Positions], per_output: Positions, total: Positions
 ) -> Iterator[Equation]:
-    """Each output's loss from its target and output, and the total from the losses as derived."""
-    layout = ledger.layout
-    loss = layout.topology.loss or "half_squared_error"
-    found = losses(BALLS, loss, ledger.ball(target), ledger.ball(out))
-    formula = "−t · ln p" if layout.softmax else "½ (t − o)²"
-    yield Equation(per_output, found, formula, (target, out), layout.outputs)
+    """Each output's loss from its target and output, and the total from the losses as derived.
+
+    `outputs` are the columns of the last layer's net inputs and outputs.
+    """
+    layout, (net, out) = ledger.layout, outputs
+    goal, layer = ledger.ball(target), Layer(ledger.ball(net), ledger.ball(out))
+    found = _derived(layout, goal, layer)
+    because = "−t · ln p" if layout.softmax else "½ (t − o)²"
+    source = net[None, :] if layout.softmax and layout.is_lossless else out
+    yield Equation(per_output, observed_loss(layout, found, goal, layer), because, (target, source), layout.outputs)
     if not out.size:
         return
-    summed = BALLS.total(found, axis=-1)[:, None]
-    yield Equation(total, summed, "the sum over the outputs", (target[None, :], out[None, :]))
-    stored = BALLS.total(ledger.ball(per_output), axis=-1)[:, None]
-    yield Equation(total, stored, "the sum of the stored losses", (per_output[None, :],))
+    for losses_of, because, given in (
+        (found, "the sum over the outputs", (target[None, :], np.atleast_2d(source))),
+        (ledger.ball(per_output), "the sum of the stored losses", (per_output[None, :],)),
+    ):
+        summed = observed_loss(layout, losses_of, goal, layer)
+        yield Equation(total, BALLS.total(summed, axis=-1)[:, None], because, given)
+
+
+def _derived(layout: Layout, target: Ball, layer: Layer) -> Ball:
+    """The losses from nine digits of the probabilities, which say more of ln p than nine digits of the net inputs.
+
+    Where all digits are written, or the probability is 0, the net inputs say more.
+    """
+    found = losses(BALLS, layout.topology.loss or "half_squared_error", target, layer)
+    if not layout.softmax or layout.is_lossless:
+        return found
+    return BALLS.unless_lost(layer.out, BALLS.unless_zero(target, -target * BALLS.log(layer.out)), found)

@@ -1,15 +1,60 @@
-"""What a framework's own format adds to an update that was observed as the difference of two parameters."""
+"""What a framework's own format adds to what was observed: it had rounded what it subtracted or exponentiated."""
 
 from __future__ import annotations
 
-from backproof.engine.scalar import Positions
-from backproof.rules.ball import FLOAT64, Ball
+import numpy as np
+
+from backproof.engine.scalar import Layer, Positions
+from backproof.rules.ball import BALLS, Ball
+from backproof.rules.layout import Layout, positions
 from backproof.rules.rule import Ledger
 
 
 def observed_update(ledger: Ledger, which: Positions, found: Ball) -> Ball:
-    """An update that float32 parameters can show: their own rounding stays in the difference."""
-    if ledger.unit == FLOAT64:
+    """An update that an import has as the difference of two parameters: their own rounding stays in it."""
+    if not ledger.layout.imported:
         return found
     updates = ledger.layout.updates
     return found.widened(*(ledger.ball(updates.column(key)[which]) for key in ("weight_before", "weight_after")))
+
+
+def observed_sum(ledger: Ledger, found: Ball, *terms: Ball) -> Ball:
+    """A parameter as the one before and an update that an import has as the difference of the two."""
+    return found.widened(*terms) if ledger.layout.imported else found
+
+
+def observed_signal(ledger: Ledger, found: Ball, units: tuple[str, ...]) -> Ball:
+    """target − output of some units, which a framework rounds before it subtracts them."""
+    layout = ledger.layout
+    place = {unit: i for i, unit in enumerate(layout.outputs)}
+    known = np.array([i for i, unit in enumerate(units) if unit in place], dtype=np.intp)
+    if not layout.imported or not known.size:
+        return found
+    which = positions(place[units[i]] for i in known)
+    net, out = (layout.of_units(what, layout.outputs) for what in ("net", "out"))
+    sizes = [ledger.ball(layout.named("targets", names=layout.outputs)[which]), ledger.ball(out[which])]
+    if layout.softmax:
+        sizes.append((ledger.ball(out) * rounded_terms(Layer(ledger.ball(net), ledger.ball(out))))[:, which])
+    return BALLS.put(found, known, found[:, known].widened(*sizes))
+
+
+def observed_output(layout: Layout, layer: Layer) -> Ball:
+    """The outputs from which a framework computed its signals; those of a softmax it may have as exp(ln p)."""
+    if not (layout.imported and layout.softmax):
+        return layer.out
+    return layer.out.widened(layer.out * rounded_terms(layer))
+
+
+def observed_loss(layout: Layout, found: Ball, target: Ball, layer: Layer) -> Ball:
+    """Cross entropies that a framework computed from its net inputs, and not from the probabilities."""
+    if not (layout.imported and layout.softmax):
+        return found
+    return BALLS.unless_zero(target, found.widened(target * rounded_terms(layer)))
+
+
+def rounded_terms(layer: Layer) -> Ball:
+    """How many units of roundoff ln p may be off: a sum of n terms, and a difference of the size of ln p.
+
+    The exponential makes it the relative error of p.
+    """
+    return float(layer.out.shape[-1]) - BALLS.log_softmax(layer.net, layer.out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backproof.receipt.columns import Path
+from backproof.rules.observed import observed_signal
 from backproof.rules.products import product_equations
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 
@@ -18,7 +19,7 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
         count = len(layout.shape.many(*root, "factors"))
         factors = [layout.shape.column(*root, "factors", j, "value") for j in range(count)]
         rows.append((unit, factors, layout.shape.column(*root, "signal_value")))
-    yield from product_equations(ledger, rows, "the product of its factors")
+    yield from product_equations(ledger, rows, "the product of its factors", observed_signal)
 
 
 RULE = Rule(

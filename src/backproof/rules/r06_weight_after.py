@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from backproof.engine.scalar import Positions
 from backproof.rules.ball import Ball
+from backproof.rules.observed import observed_sum
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 
 
@@ -18,7 +19,8 @@ def stepped(ledger: Ledger, which: Positions, before: Positions) -> tuple[Ball, 
         rate = updates.column("optimizer", "learning_rate")[which]
         kept = (1.0 - ledger.ball(rate) * ledger.setting("weight_decay")) * kept
         given += [rate, *ledger.settings("weight_decay")]
-    return kept + ledger.ball(update), tuple(given)
+    moved = ledger.ball(update)
+    return observed_sum(ledger, kept + moved, kept, moved), tuple(given)
 
 
 def equations(ledger: Ledger) -> Iterator[Equation]:

@@ -14,7 +14,7 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
     yield from loss_equations(
         ledger,
         layout.named("targets", names=layout.outputs),
-        layout.of_units("out", layout.outputs),
+        (layout.of_units("net", layout.outputs), layout.of_units("out", layout.outputs)),
         layout.named("loss", "per_output", names=layout.outputs),
         layout.one("loss", "total"),
     )

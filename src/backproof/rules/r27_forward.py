@@ -14,10 +14,13 @@ from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 Places = Callable[[str, tuple[str, ...]], Positions]
 
 
-def forward_equations(ledger: Ledger, inputs: Positions, parameters: str, places: Places) -> Iterator[Equation]:
-    """net = Σ x·w + b and out = activation(net), layer by layer, each from the recorded values below it."""
+def forward_equations(ledger: Ledger, inputs: Positions, parameters: str | None, places: Places) -> Iterator[Equation]:
+    """net = Σ x·w + b and out = activation(net), layer by layer, each from the recorded values below it.
+
+    Without parameters, the outputs alone.
+    """
     layout, topology = ledger.layout, ledger.layout.topology
-    held = layout.named(parameters, names=layout.parameters)
+    held = layout.named(parameters or "parameters_before", names=layout.parameters)
     below = inputs
     for layer, (units, activation) in enumerate(zip(layout.computed_layers, topology.activations, strict=True), 1):
         edges, biases = topology.weight_positions(layer), topology.bias_positions(layer)
@@ -25,9 +28,10 @@ def forward_equations(ledger: Ledger, inputs: Positions, parameters: str, places
             return
         weights, bias = held[edges], held[biases]
         net, out = places("net", units), places("out", units)
-        x, w = ledger.ball(below), ledger.ball(weights)
-        found = BALLS.total(x[:, :, None] * w, axis=1) + ledger.ball(bias)
-        yield Equation(net, found, "Σ x · w + b", (below[None, :], weights.T, bias), units)
+        if parameters is not None:
+            x, w = ledger.ball(below), ledger.ball(weights)
+            found = BALLS.total(x[:, :, None] * w, axis=1) + ledger.ball(bias)
+            yield Equation(net, found, "Σ x · w + b", (below[None, :], weights.T, bias), units)
         given = net[None, :] if activation == "softmax" else net
         found = activate(BALLS, activation, ledger.ball(net))
         yield Equation(out, found, f"{activation}(net)", (given,), units)

@@ -19,18 +19,22 @@ def labels(layout: Layout) -> Iterator[Label]:
 
 
 def equations(ledger: Ledger) -> Iterator[Equation]:
-    """The same forward pass and loss with parameters_after."""
+    """The same forward pass and loss with parameters_after.
+
+    An import's net inputs may be those of the parameters that the importer derived, and not of the framework's rounded
+    ones: rule 14 judges them, from the leaves.
+    """
     layout = ledger.layout
     yield from forward_equations(
         ledger,
         layout.named("inputs", names=layout.inputs),
-        "parameters_after",
+        None if layout.imported else "parameters_after",
         layout.post_units,
     )
     yield from loss_equations(
         ledger,
         layout.named("targets", names=layout.outputs),
-        layout.post_units("out", layout.outputs),
+        (layout.post_units("net", layout.outputs), layout.post_units("out", layout.outputs)),
         layout.named("post_update_loss", "per_output", names=layout.outputs),
         layout.one("post_update_loss", "total"),
     )

@@ -11,6 +11,7 @@ from backproof.receipt.columns import Path
 from backproof.rules.ball import BALLS
 from backproof.rules.layout import Layout
 from backproof.rules.losses import loss_equations
+from backproof.rules.observed import observed_output
 from backproof.rules.r18_batch_loss import reduced
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule, Wrong
 
@@ -35,7 +36,10 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
         yield from loss_equations(
             ledger,
             layout.named("per_sample", sample, "targets", names=layout.outputs),
-            layout.of_units("out", layout.outputs, "per_sample", sample),
+            (
+                layout.of_units("net", layout.outputs, "per_sample", sample),
+                layout.of_units("out", layout.outputs, "per_sample", sample),
+            ),
             layout.named("per_sample", sample, "loss", "per_output", names=layout.outputs),
             layout.one("per_sample", sample, "loss", "total"),
         )
@@ -84,7 +88,8 @@ def _gradients(ledger: Ledger) -> Iterator[Equation]:
     if any((columns < 0).any() for columns in (inputs, targets, held, *nets, *outs)):
         return
     layers = tuple(Layer(ledger.ball(net), ledger.ball(out)) for net, out in zip(nets, outs, strict=True))
-    recorded = Pass(layers, layers[-1].out, layers[-1].out)
+    last = Layer(layers[-1].net, observed_output(layout, layers[-1]))
+    recorded = Pass((*layers[:-1], last), last.out, last.out)
     parameters = ledger.ball(held)[:, None, :]
     signals = backward(BALLS, wiring, parameters, recorded, ledger.ball(targets))
     each = gradients(BALLS, wiring, ledger.ball(inputs), recorded, signals)

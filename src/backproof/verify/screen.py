@@ -28,7 +28,7 @@ WITHIN = 1.0 - 1e-4  # of the bound; 1e-14 / 5e-10 is 2e-5
 class Program:
     """What was traced, and which slot each number should agree with, as the native screen takes it."""
 
-    def __init__(self, tracer: Tracer, checks: Iterable[NDArray[np.intp]], unit: float, most: float = np.inf) -> None:
+    def __init__(self, tracer: Tracer, checks: Iterable[NDArray[np.intp]], unit: float) -> None:
         self._held = _arrays(tracer, checks)
         self.checked = len(self._held["checks"])  # numbers of a record
         self._struct = native.ProgramStruct(
@@ -41,12 +41,11 @@ class Program:
             SLACK,
             FUNCTION_SLACK,
             WITHIN,
-            most,
         )
         self._slots = np.empty((tracer.size, 2, native.LANES))
 
     def passes(self, numbers: Reals, exponents: NDArray[np.int8]) -> NDArray[np.bool_]:
-        """Which records clearly agree: every deviation is within the narrowed bound, and at most `most`."""
+        """Which records clearly agree: every deviation is within the narrowed bound."""
         passed = np.zeros(len(numbers), dtype=np.bool_)
         library = native.library()
         if library is None:

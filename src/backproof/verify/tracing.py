@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar import Positions, log_softmax, softmax
 from backproof.engine.scalar_activations import Smooth
 from backproof.rules.ball import Ball, Balls, Reals
 from backproof.rules.layout import Layout
@@ -218,6 +218,28 @@ class TracedBalls(Balls):
         """x, but 0 where t is 0."""
         ball = _traced(t, x)
         return ball.made(ball.tracer.note(Op.UNLESS_ZERO, ball.slots(t), ball.slots(x)))
+
+    def unless_lost(self, p: Ball, x: Ball, otherwise: Ball) -> Ball:  # noqa: ARG002 - the judge looks there
+        """x, which is no number where p is 0: there the judge looks."""
+        return x
+
+    def sigmoid(self, x: Ball) -> Ball:
+        """1 / (1 + e⁻ˣ); where it overflows, the judge looks."""
+        return 1.0 / (1.0 + self.exp(-x))
+
+    def softmax(self, net: Ball) -> Ball:
+        """e^(z − max) / Σ e^(z − max)."""
+        found: Ball = softmax(self, net)
+        return found
+
+    def log_softmax(self, net: Ball, _: Ball) -> Ball:
+        """ln p, from the net inputs."""
+        found: Ball = log_softmax(self, net)
+        return found
+
+    def at_most(self, x: Ball, _: Any) -> Ball:
+        """x; where its bound is too wide, the judge looks."""
+        return x
 
     def join(self, parts: list[Ball]) -> Ball:
         """Side by side along the last axis."""

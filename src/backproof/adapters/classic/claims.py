@@ -64,6 +64,10 @@ class Plan:
     def _named(self, *root: str, names: tuple[str, ...]) -> Positions:
         return self.columns(*((*root, name) for name in names))
 
+    def of_outputs(self, root: str, *then: str) -> Positions:
+        """The columns of one number of each output."""
+        return self.columns(*((root, unit, *then) for unit in self.topology.units["output"]))
+
     def run(self, domain: Domain, take: Any) -> Step:
         """The step, from the leaves; `take` gives the carrier of some columns."""
         parameters = take(self._named("parameters_before", names=self.topology.parameter_order))

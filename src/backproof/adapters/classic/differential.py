@@ -1,14 +1,14 @@
 """The differential: every number that a framework claims, beside the one that the engine derives from its leaves.
 
-A number agrees if it lies within the declared tolerance *and* within the bound that rounding implies: the radius that
-nine digits and the framework's own format leave, carried through the step. So an update that is small beside the
-tolerance is still compared, and a missing or an extra number is a disagreement like a wrong one.
+A number agrees if it lies within the bound that rounding implies: the radius that nine digits and the framework's own
+format leave, carried through the step; within the declared tolerance only where there is no such bound. So an update that
+is small beside the tolerance is still compared, and a missing or an extra number is a disagreement like a wrong one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.adapters.classic.claims import Plan, named
-from backproof.engine.scalar import Step
+from backproof.engine.scalar import Layer, Step
 from backproof.receipt.columns import Path
 from backproof.rules.ball import BALLS, FLOAT32, FLOAT64, SLACK, Ball, Reals, nine_digit_radius
+from backproof.rules.observed import rounded_terms
 
 Places = NDArray[np.intp]
-Product = tuple[Places, tuple[Places, ...], tuple[Places, Places], tuple[str, ...]]
+Product = tuple[Places, tuple[Places, ...], Places, tuple[str, ...]]
+OUTPUTS = (("targets",), ("forward", "net"), ("forward", "out"))  # what the signals of the outputs come from
 OPTIONAL = ("post_update_forward", "post_update_loss")  # blocks that the engine fills in where they are absent
 
 
@@ -113,16 +115,18 @@ class Expected:
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
-        """Products of as many factors: their columns, those of each factor, of the difference in it, and their names."""
+        """Products of as many factors: their columns, those of each factor, which output's signal it is, their names."""
         groups = []
+        outputs = self.plan.topology.units["output"]
+        signals: dict[Path, int] = {
+            ("backward", "output_error_signals", unit, "signal_value"): i for i, unit in enumerate(outputs)
+        }
         for count in sorted({len(factors) for _, factors in self.plan.products} - {0}):
             chosen = [(path, factors) for path, factors in self.plan.products if len(factors) == count]
             factors = tuple(self.plan.columns(*(each[j] for _, each in chosen)) for j in range(count))
             said = self.plan.columns(*(path for path, _ in chosen))
-            units = [path[2] if path[1] == "output_error_signals" else "" for path, _ in chosen]
-            targets = self.plan.columns(*(("targets", unit) for unit in units))
-            outs = self.plan.columns(*(("forward", unit, "out") for unit in units))
-            groups.append((said, factors, (targets, outs), tuple(named(self.plan, path) for path, _ in chosen)))
+            units = np.array([signals.get(path, -1) for path, _ in chosen], dtype=np.intp)
+            groups.append((said, factors, units, tuple(named(self.plan, path) for path, _ in chosen)))
         return tuple(groups)
 
     @cached_property
@@ -157,13 +161,9 @@ def compare(
     copies, originals, names = expected.copies
     bound = radii[:, copies] + radii[:, originals]
     _judge(found, names, numbers[:, copies], numbers[:, originals], bound, tolerance)
-    for said, factors, differences, names in expected.products:
-        # A framework rounds target and output before it subtracts them; the factor is their exact difference.
-        operands = sum(np.abs(np.nan_to_num(numbers[:, at])) for at in differences)
-        first = Ball(numbers[:, factors[0]], radii[:, factors[0]] + SLACK * unit * np.asarray(operands), unit)
-        product = 1.0 * first
-        for at in factors[1:]:
-            product = product * Ball(numbers[:, at], radii[:, at], unit)
+    for said, factors, units, names in expected.products:
+        with np.errstate(all="ignore"):
+            product = observed_product(plan, factors, units, lambda at: Ball(numbers[:, at], radii[:, at], unit))
         _judge(found, names, numbers[:, said], product.mid, product.rad + radii[:, said], tolerance)
     for k in expected.absent:
         for row, entries in enumerate(found):
@@ -179,6 +179,22 @@ def compare(
     return found
 
 
+def observed_product(plan: Plan, factors: tuple[Places, ...], units: Places, take: Callable[[Places], Ball]) -> Ball:
+    """Factors multiplied; the first of an output's signal is a difference of two numbers that a framework had rounded."""
+    first = take(factors[0])
+    known = np.flatnonzero(units >= 0)
+    if known.size:
+        targets, nets, outs = (take(plan.of_outputs(*at)) for at in OUTPUTS)
+        sizes = [targets, outs]
+        if plan.topology.loss == "cross_entropy_softmax":
+            sizes.append(outs * rounded_terms(Layer(nets, outs)))
+        first = BALLS.put(first, known, first[:, known].widened(*(size[:, units[known]] for size in sizes)))
+    product = 1.0 * first
+    for at in factors[1:]:
+        product = product * take(at)
+    return product
+
+
 def _judge(
     found: list[list[Disagreement]],
     names: tuple[str, ...],
@@ -190,7 +206,7 @@ def _judge(
     with np.errstate(all="ignore"):
         delta = np.abs(stored - derived)
         limit = np.maximum(tolerance.atol, tolerance.rtol * np.maximum(np.abs(stored), np.abs(derived)))
-        limit = np.minimum(limit, np.where(np.isfinite(bound), bound, np.inf))
+        limit = np.where(np.isfinite(bound), bound, limit)
         wrong = ~(delta <= limit)
     for row, k in zip(*wrong.nonzero(), strict=True):
         values = (float(array[row, k]) for array in (delta, limit, stored, derived))

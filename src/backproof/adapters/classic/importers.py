@@ -23,6 +23,7 @@ import numpy as np
 
 from backproof.adapters.classic.claims import biases_changed, check_targets, floats, plan_of
 from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers, unit_of
+from backproof.adapters.classic.lossless import LosslessWriter, with_sorted_digest
 from backproof.adapters.classic.observer import Buffer, Origin, Writer
 from backproof.adapters.classic.screen import Agreement, agreement
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single
@@ -48,6 +49,7 @@ class Request:
     timestamp: str | None = None
     fixture: str | None = None
     tolerance: Tolerance = field(default_factory=Tolerance)
+    lossless: bool = False
 
     def origin(self, source_hash: str, *, multi: bool = False, trace_id: str | None = None) -> Origin:
         """Where the receipts come from; without a moment of its own, now (or SOURCE_DATE_EPOCH)."""
@@ -84,7 +86,7 @@ def import_sidecar(content: bytes, request: Request, where: str = "sidecar") -> 
     sidecar = single(content, where, request.framework)
     (columns,) = columns_of([as_receipt(sidecar)])
     judge = Judge(request.tolerance)
-    writers = Writers(request.origin(source_digest(content)))
+    writers = Writers(request.origin(source_digest(content)), lossless=request.lossless)
     return b"".join(line for judged in judge.of(columns, sidecar) for line in writers.lines(judged)), judge.imported
 
 
@@ -109,7 +111,8 @@ def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str 
         imported = judge.imported
         imported.digest = f"sha256:{bundle.hexdigest()}"
         for block in lines.blocks():
-            out.write(with_bundle_digest(block, imported.digest))
+            bind = with_sorted_digest if request.lossless else with_bundle_digest
+            out.write(bind(block, imported.digest))
     return imported
 
 
@@ -241,7 +244,7 @@ def _written(source: BinaryIO, spool: Aside, request: Request, judge: Judge, whe
 
 def _writers(request: Request, source_hash: str, first: Sidecar) -> Writers:
     trace_id = first.document.get("trace_id") or source_hash[7:39]
-    return Writers(request.origin(source_hash, multi=True, trace_id=trace_id))
+    return Writers(request.origin(source_hash, multi=True, trace_id=trace_id), lossless=request.lossless)
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -297,7 +300,7 @@ class Judge:
         unit = unit_of(expected.plan, part.numbers)
         key = (expected, unit)
         if part.exponents is not None and key not in self._screens:
-            self._screens[key] = agreement(expected, unit, self.tolerance)
+            self._screens[key] = agreement(expected, unit)
         screen = self._screens.get(key)
         if screen is None:
             return compare(expected, part.numbers, unit, derived, self.tolerance)
@@ -313,15 +316,16 @@ class Judge:
 class Writers:
     """The writers of a stream's shapes."""
 
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-        self._writers: dict[Expected, Writer] = {}
+    def __init__(self, origin: Origin, *, lossless: bool) -> None:
+        self._origin = origin
+        self._kind = LosslessWriter if lossless else Writer
+        self._writers: dict[Expected, Writer | LosslessWriter] = {}
 
     def lines(self, judged: Judged) -> Iterator[Buffer]:
         """The canonical lines of one block."""
         expected, columns, derived, passed = judged
         if expected not in self._writers:
-            self._writers[expected] = Writer(expected, self.origin)
+            self._writers[expected] = self._kind(expected, self._origin)
         yield from self._writers[expected].lines(columns.numbers, derived, passed, columns.positions[0])
 
 

@@ -36,7 +36,8 @@ IDENTITIES = {
 MATCHED = "engine_recompute_matched_within_tolerance"
 DISAGREED = "engine_recompute_disagreed"
 FIRST_HOLE = 1_000_000  # seven digits: a number that no other place of a receipt can have
-STEP_MARK = b"\\u0000"  # where a stream's fixture has the number of its step
+STEP_MARK = "\0"  # where a stream's fixture has the number of its step
+_WRITTEN_MARK = b"\\u0000"
 _HOLE = re.compile(rb"(?<=[:,\[])([1-9]\d{6})(?:\.00)?(?=[,}\]])")
 
 
@@ -95,7 +96,7 @@ class Writer:
             except NumberRangeError as error:
                 place = ".".join(map(str, self._paths[hole]))
                 step = f"step {int(numbers[self._index])}: " if self.origin.multi else ""
-                raise EmissionError(f"{step}{place}: {error}; receipts up to 0.8.0 cannot carry it") from error
+                raise EmissionError(f"{step}{place}: {error}") from error
             parts.append(text)
         return b"".join(parts)
 
@@ -121,7 +122,7 @@ def _cut(document: dict[str, Any], index: int) -> WriteTemplate:
     if not set(holes) <= set(slots):
         raise EmissionError("a label of the sidecar looks like a number of the receipt; change it")
     texts = tuple(parts[::2])
-    before, mark, after = texts[0].rpartition(STEP_MARK)
+    before, mark, after = texts[0].rpartition(_WRITTEN_MARK)
     if not mark:
         return WriteTemplate(texts, holes, whole)
     return WriteTemplate((before, after, *texts[1:]), (index, *holes), (True, *whole))
@@ -148,7 +149,7 @@ def receipt_document(expected: Expected, origin: Origin, passed: bool, derived_f
     traced = {"trace_id": origin.trace_id, "step_index": Slot(index)} if origin.multi else {}
     return {
         "schema_version": _version(plan, config),
-        "fixture": f"{origin.label}-step-\0" if origin.multi else origin.label,
+        "fixture": f"{origin.label}-step-{STEP_MARK}" if origin.multi else origin.label,
         "step": Slot(index + 1) if origin.multi else 1,
         "fixture_status": {
             "authoring_state": "external_imported",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.adapters.classic.differential import Expected, Tolerance
+from backproof.adapters.classic.differential import Expected, observed_product
 from backproof.engine.scalar import Positions
 from backproof.receipt.columns import Columns
 from backproof.rules.ball import FLOAT64, Ball
@@ -22,7 +22,7 @@ BALLS = TracedBalls()
 class Agreement:
     """The differential of one shape, for records computed in one format, as a program."""
 
-    def __init__(self, expected: Expected, unit: float, tolerance: Tolerance) -> None:
+    def __init__(self, expected: Expected, unit: float) -> None:
         self._unit = unit
         self._tracer = Tracer(len(expected.plan.shape.paths) + 1)
         try:
@@ -30,7 +30,7 @@ class Agreement:
         except CannotTraceError:
             self._program = None
         else:
-            self._program = Program(self._tracer, checks, unit, tolerance.atol)
+            self._program = Program(self._tracer, checks, unit)
 
     def passes(self, columns: Columns) -> NDArray[np.bool_]:
         """Which records clearly agree."""
@@ -62,26 +62,19 @@ class Agreement:
         return self._pairs(copies, self._ball(originals))
 
     def _multiplied(self, expected: Expected) -> list[NDArray[np.intp]]:
-        """Products beside their factors; the first is a difference of two numbers that a framework had rounded."""
-        made = []
-        for said, factors, differences, _ in expected.products:
-            first: Ball = self._ball(factors[0])
-            known = np.flatnonzero((differences[0] >= 0) & (differences[1] >= 0))
-            operands = [self._ball(at[known]) for at in differences]
-            first = BALLS.put(first, known, first[:, known].widened(*operands))
-            product = 1.0 * first
-            for at in factors[1:]:
-                product = product * self._ball(at)
-            made.append(self._pairs(said, product))
-        return made
+        """Products beside their factors."""
+        return [
+            self._pairs(said, observed_product(expected.plan, factors, units, self._ball))
+            for said, factors, units, _ in expected.products
+        ]
 
     def _pairs(self, said: Positions, found: Ball) -> NDArray[np.intp]:
         assert isinstance(found, TracedBall)
         return np.stack([said.ravel(), found.ids.reshape(said.size)], axis=1)
 
 
-def agreement(expected: Expected, unit: float, tolerance: Tolerance) -> Agreement | None:
+def agreement(expected: Expected, unit: float) -> Agreement | None:
     """The screen of a shape; None where there is no native code, or where the shape itself disagrees."""
     if native.library() is None or expected.absent or expected.ghosts or expected.mislabelled:
         return None
-    return Agreement(expected, unit, tolerance)
+    return Agreement(expected, unit)

@@ -25,7 +25,6 @@ class ProgramStruct(ctypes.Structure):
         ("slack", ctypes.c_double),
         ("function_slack", ctypes.c_double),
         ("within", ctypes.c_double),
-        ("most", ctypes.c_double),
     )
 
 

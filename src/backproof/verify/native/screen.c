@@ -20,7 +20,6 @@ typedef struct {
     const double *radius;     /* of a stored number by its exponent of ten + 128 */
     int64_t columns, nodes, checked;
     double unit, slack, function_slack, within;
-    double most;              /* that a deviation may be, whatever its bound */
 } program;
 
 typedef struct {
@@ -160,7 +159,7 @@ void backproof_screen(const program *p, const double *numbers, const int8_t *exp
             EACH {
                 double bound = (said->rad[l] + found->rad[l]) * p->within;
                 double deviation = fabs(said->mid[l] - found->mid[l]);
-                met[l] &= deviation <= bound && deviation <= p->most && bound < INFINITY;
+                met[l] &= deviation <= bound && bound < INFINITY;
             }
         }
         for (int64_t l = 0; l < here; l++) passes[at + l] = (uint8_t)met[l];
