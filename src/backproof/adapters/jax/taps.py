@@ -107,7 +107,7 @@ class Tapped:
                 elif inner is not None and equation.primitive.name in INLINED and _has_taps(inner.jaxpr):
                     results = run(inner.jaxpr, inner.consts, inputs)
                 else:
-                    results = jax.core.eval_jaxpr(_alone(equation), (), *inputs)
+                    results = jax.core.eval_jaxpr(_alone(jaxpr, equation), (), *inputs)
                 values.update(zip(equation.outvars, results, strict=True))
             return [read(atom) for atom in jaxpr.outvars]
 
@@ -128,10 +128,11 @@ def _tap_of(equation: Any) -> tuple[str, str, dict[str, Any]] | None:
     return name, kind, hyper
 
 
-def _alone(equation: Any) -> Jaxpr:
-    """A jaxpr of one equation, whose inputs are its own, literals too."""
+def _alone(jaxpr: Jaxpr, equation: Any) -> Jaxpr:
+    """A jaxpr of one equation of another, whose inputs are its own, literals too."""
     variables = [Var(atom.aval) for atom in equation.invars]
-    return Jaxpr((), variables, list(equation.outvars), [equation.replace(invars=variables)])
+    alone = {"eqns": [equation.replace(invars=variables)], "invars": variables, "outvars": list(equation.outvars)}
+    return jaxpr.replace(constvars=[], **alone)  # type: ignore[no-untyped-call]
 
 
 def _inner(equation: Any) -> ClosedJaxpr | None:

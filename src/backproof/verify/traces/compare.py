@@ -69,7 +69,9 @@ def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress:
             says = f"step {index} was not recorded by {lacking[0]}"
             found.findings.append(Finding("missing", index, None, lacking[0], says))
             continue
-        sides = [Side(name, trace.steps[index], one) for name, trace, one in zip(SIDES, (a, b), told, strict=True)]
+        computing = options.layers.dtype if options.layers else ""
+        given = zip(SIDES, (a, b), told, strict=True)
+        sides = [Side(name, trace.steps[index], one, computing) for name, trace, one in given]
         tick = _ticker(progress, done, total)
         found.steps.append(_step(network, sides, earlier, index == steps[0], options, found.told, tick))
         earlier, done = list(sides), done + counts[index]
@@ -91,7 +93,6 @@ def told_of(a: Trace, b: Trace, options: Options) -> tuple[Manifest, Manifest]:
                 optimizer=layers.optimizer or own.optimizer,
                 batch=layers.batch or own.batch,
                 scale={**own.scale, **layers.scale},
-                dtype=layers.dtype or own.dtype,
             )
         if not any(probe.kind for probe in own.probes):
             own = replace(own, probes=other.probes)

@@ -115,8 +115,8 @@ class Locals:
 
 @cache
 def domain(name: str) -> Bounded:
-    """Values with bounds for what computes in this format."""
-    return Bounded(name)
+    """Values with bounds for what computes in this format; the half ones accumulate in float32."""
+    return Bounded(name, "float32" if FORMATS[name].precision < FORMATS["float32"].precision else None)
 
 
 def judge(

@@ -22,8 +22,9 @@ KEPT = 1 << 27  # bytes of tensors that are kept at hand
 class Side:
     """A step as it was recorded, and what is told of it."""
 
-    def __init__(self, name: str, step: TraceStep, told: Manifest) -> None:
-        self.name, self.step, self.told = name, step, told
+    def __init__(self, name: str, step: TraceStep, told: Manifest, computing: str = "") -> None:
+        """`computing` is the format that the user says it was computed in, whatever is told."""
+        self.name, self.step, self.told, self._computing = name, step, told, computing
         self._hidden: set[Place] = set()
         self._kept: OrderedDict[Place, np.ndarray[Any, Any]] = OrderedDict()
         self._size = 0
@@ -107,11 +108,16 @@ class Side:
         return FORMATS.get(self.step.dtype(source)) if source is not None else None
 
     def computing(self, place: Place) -> str:
-        """The format that a tensor was computed in: what is told, or wider than the halves it is stored in."""
-        if self.told.dtype in FORMATS:
-            return self.told.dtype
-        stored = self.format(place)
-        return stored.name if stored is not None and stored.precision >= FORMATS["float32"].precision else "float32"
+        """The format that a tensor was computed in: float32 for what is stored in halves, unless each operation's result is told to be one.
+
+        What is told may narrow the band of a tensor, and not widen it beyond the format that it is stored in.
+        """
+        if self._computing:
+            return self._computing
+        single, stored, told = FORMATS["float32"], self.format(place), FORMATS.get(self.told.dtype)
+        if told is not None and told.precision >= (stored or single).precision:
+            return told.name
+        return stored.name if stored is not None and stored.precision >= single.precision else single.name
 
     @cached_property
     def samples(self) -> tuple[int | None, ...]:

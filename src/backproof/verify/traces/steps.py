@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,39 +94,65 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
     held = _state(side, place, "opt_before")
     count = int(held.pop(COUNT, np.zeros(()))) + 1 if COUNT in held else int(told.get(COUNT, side.step.index + 1))
     parameter = side.stored(old).astype(np.float64)
-    if not held and optimizer.state_fields(settings, parameter.shape) and not first:
+    fresh = not held and bool(optimizer.state_fields(settings, parameter.shape))
+    if fresh and not first:
         locals_.unchecked[place] = "the optimizer's state before this step was not recorded"
         return
     state = {**first_state(optimizer, parameter.shape, hyper, storage.name), **rename(held)}
     computing = side.computing(place)
-    found = derive(
-        optimizer,
-        side.stored(gradient).astype(np.float64),  # as the program had it: its scale is a convention of traces
-        parameter,
-        {key: np.asarray(value, dtype=np.float64).reshape(np.shape(value)) for key, value in state.items()},
-        hyper,
-        count if held or first else 2,
-        Formats(computing, None, storage.name if storage.name != computing else None),
-    )
-    if not held and optimizer.state_fields(settings, parameter.shape):
-        note = "no optimizer state was recorded before the first step; it is taken to be fresh"
-        if note not in locals_.assumed:
-            locals_.assumed.append(note)
-    moved = side.stored(place).astype(np.float64) - parameter
-    locals_.found[place] = _judged(side, place, moved, found[UPDATE])
+    claims = _claims(side, place, parameter, rename)
+    tries = []
+    for numbers, remark in _ways(settings, computing):
+        found = derive(
+            optimizer,
+            side.stored(gradient).astype(np.float64),  # as the program had it: its scale is a convention of traces
+            parameter,
+            {key: np.asarray(value, dtype=np.float64).reshape(np.shape(value)) for key, value in state.items()},
+            numbers,
+            count if held or first else 2,
+            Formats(computing, None, storage.name if storage.name != computing else None),
+        )
+        tries.append(
+            {at: _judged(side, at, claim, found[key], remark) for key, (at, claim) in claims.items() if key in found}
+        )
+        if all(one.verdict != "broken" for one in tries[-1].values()):
+            break
+    whole = all(one.verdict != "broken" for one in tries[-1].values())
+    locals_.found.update(tries[-1] if whole else tries[0])
+    note = "no optimizer state was recorded before the first step; it is taken to be fresh"
+    if fresh and note not in locals_.assumed:
+        locals_.assumed.append(note)
+
+
+def _ways(settings: Mapping[str, Any], computing: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """How a program may keep the numbers that it was told: exactly, or in the format that it computes in, where 1 − β is another number."""
+    yield dict(settings), ""
+    if computing == "float64" or "tensors" not in settings:
+        return
+    yield {**settings, "tensors": True}, f"with its bias corrections computed in {computing}"
+    rounded = {
+        key: float(FORMATS[computing].round(value)) if isinstance(value, float) else value
+        for key, value in settings.items()
+    }
+    yield {**rounded, "tensors": True}, f"with its settings kept in {computing}"
+
+
+def _claims(side: Side, place: Place, parameter: Any, rename: Any) -> dict[str, tuple[Place, Any]]:
+    """What is claimed of an update, by the name of what is derived: how far the parameter moved, and the new state."""
+    found = {UPDATE: (place, side.stored(place).astype(np.float64) - parameter)}
     after = rename({key: value for key, value in _state(side, place, "opt_after").items() if key != COUNT})
     for key, value in after.items():
-        if key in found:
-            there = Place(place.probe, "opt_after", f"{place.parameter}.{_original(side, place, key, rename)}")
-            shape = found[key].value.shape
-            locals_.found[there] = _judged(side, there, np.asarray(value, dtype=np.float64).reshape(shape), found[key])
+        there = Place(place.probe, "opt_after", f"{place.parameter}.{_original(side, place, key, rename)}")
+        found[key] = there, np.asarray(value, dtype=np.float64)
+    return found
 
 
-def _judged(side: Side, place: Place, claimed: Any, derived: Any) -> Local:
+def _judged(side: Side, place: Place, claimed: Any, derived: Any, remark: str) -> Local:
+    claimed = claimed.reshape(derived.value.shape)
     numbers = judged(claimed, Bound(derived.value, derived.certain, derived.likely))
     broken = numbers.verdict == "broken"
     hints = tuple(hints_of(claimed, derived.value, side.told.batch)) if broken else ()
-    return local_of(side, place, numbers, OPTIMIZER, "", hints)
+    return local_of(side, place, numbers, OPTIMIZER, remark, hints)
 
 
 def _settings(told: Mapping[str, Any], parameter: str) -> dict[str, Any]:
