@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from backproof.engine.scalar import FLOATS, Optimizer, Wiring, run_batch, run_step
+from backproof.engine.scalar import Optimizer, Wiring, run_batch, run_step
+from backproof.engine.scalar_domain import FLOATS
 from backproof.receipt import emit
 from backproof.receipt.authoring import BUILTIN, author_mazur, author_step
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backproof.engine.scalar import FLOATS
+from backproof.engine.scalar_domain import FLOATS
 from backproof.receipt import canonical_number
 from backproof.rules.ball import BALLS, Ball, nine_digit_radius
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backproof.engine.scalar import Positions, Wiring
+from backproof.engine.scalar import Wiring
+from backproof.engine.scalar_domain import Positions
 
 LAYERS = ("input", "hidden", "output")
 LOSSLESS = "1.0.0"  # the version with any number of layers

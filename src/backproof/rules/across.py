@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar_domain import Positions
 from backproof.rules.ball import Ball
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Equation, Ledger

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.engine import fdlibm
-from backproof.engine.scalar import Positions, softmax
 from backproof.engine.scalar_activations import Smooth
+from backproof.engine.scalar_domain import Positions, softmax
 
 Reals = NDArray[np.float64]
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from backproof.engine.scalar import Positions, Wiring
+from backproof.engine.scalar import Wiring
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path, Shape, Slot
 from backproof.receipt.topology import LOSSLESS, Parameter, Topology
 from backproof.receipt.topology_reading import topology_of

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from backproof.engine.scalar import Layer, Positions, losses
+from backproof.engine.scalar import Layer, losses
+from backproof.engine.scalar_domain import Positions
 from backproof.rules.ball import BALLS, Ball
 from backproof.rules.layout import Layout
 from backproof.rules.observed import observed_loss

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from backproof.engine.scalar import Layer, Positions
+from backproof.engine.scalar import Layer
+from backproof.engine.scalar_domain import Positions
 from backproof.rules.ball import BALLS, Ball
 from backproof.rules.layout import Layout, positions
 from backproof.rules.rule import Ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar_domain import Positions
 from backproof.rules.ball import Ball
 from backproof.rules.observed import observed_sum
 from backproof.rules.rule import Equation, Ledger, Mutation, Rule

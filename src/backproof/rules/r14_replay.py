@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from backproof.engine.scalar import Optimizer, Pass, Positions, Step, run_batch, run_step
+from backproof.engine.scalar import Optimizer, Pass, Step, run_batch, run_step
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path, written
 from backproof.rules.ball import BALLS, Ball
 from backproof.rules.layout import Layout

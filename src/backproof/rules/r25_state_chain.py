@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar_domain import Positions
 from backproof.rules.across import Pairs, pairs
 from backproof.rules.layout import Layout
 from backproof.rules.r14_replay import STATE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from backproof.engine.scalar import Positions, activate
+from backproof.engine.scalar import activate
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path
 from backproof.rules.ball import BALLS
 from backproof.rules.layout import Layout

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from backproof.engine.scalar import Layer, Positions, derivative
+from backproof.engine.scalar import Layer, derivative
+from backproof.engine.scalar_domain import Positions
 from backproof.rules.ball import BALLS, Ball
 from backproof.rules.layout import positions
 from backproof.rules.r13_dual_form import duals

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from backproof.engine.scalar import Layer, Pass, Positions, backward, gradients
+from backproof.engine.scalar import Layer, Pass, backward, gradients
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path
 from backproof.rules.ball import BALLS
 from backproof.rules.layout import Layout

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Columns, Path
 from backproof.rules.ball import FLOAT32, FLOAT64, Ball, Reals, nine_digit_radius, radius_by_exponent
 from backproof.rules.layout import Layout

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path, written
 from backproof.rules.rule import Equation, Keys, Label, Ledger, Read, Violation, Weak, Wrong
 from backproof.verify.verdict import Finding

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from backproof.engine.scalar import Positions, log_softmax, softmax
 from backproof.engine.scalar_activations import Smooth
+from backproof.engine.scalar_domain import Positions, log_softmax, softmax
 from backproof.rules.ball import Ball, Balls, Reals
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Ledger

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from backproof.engine.scalar import FLOATS, Carrier, Domain, Optimizer, Positions, Step, run_batch, run_step
+from backproof.engine.scalar import Optimizer, Step, run_batch, run_step
+from backproof.engine.scalar_domain import FLOATS, Carrier, Domain, Positions
 from backproof.errors import InputError
 from backproof.receipt.authoring.checks import STATE_KEYS, TARGET_SUM_SLACK, check_input, check_optimizer
 from backproof.receipt.authoring.step import check_batch

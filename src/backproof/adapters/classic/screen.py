@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.adapters.classic.differential import Expected, observed_product
-from backproof.engine.scalar import Positions
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Columns
 from backproof.rules.ball import FLOAT64, Ball
 from backproof.verify import native

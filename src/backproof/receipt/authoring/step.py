@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from backproof.engine.scalar import FLOATS, Optimizer, Step, Wiring, run_batch, run_step
+from backproof.engine.scalar import Optimizer, Step, Wiring, run_batch, run_step
+from backproof.engine.scalar_domain import FLOATS
 from backproof.errors import InputError
 from backproof.receipt.authoring.builtin import MAZUR_URL, mazur, numeric_policy
 from backproof.receipt.authoring.checks import (
