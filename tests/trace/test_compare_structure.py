@@ -9,6 +9,7 @@ from mill import Run, grind
 
 from backproof.errors import InputError, UsageError
 from backproof.trace import Event, Manifest, Probe, TraceWriter
+from backproof.trace.event import Place
 from backproof.verify.traces.compare import Options, compare, load_layers
 
 
@@ -121,6 +122,29 @@ def test_a_permuted_weight_is_recognised(pair):
 
     (one,) = (one for one in found.all_findings if one.kind == "layout")
     assert "permuted: the axes of a are [1, 2, 0] of b" in one.hints
+
+
+@pytest.mark.parametrize("phase", ["w_before", "grad_scaled", "w_after"])
+def test_an_update_whose_parts_have_other_shapes_on_both_sides_is_said_not_to_be_checked(pair, phase):
+    for folder in pair:
+        _change(folder, f"fc.{phase}.weight", lambda x: np.ascontiguousarray(x.T))
+
+    found = compare(*pair)
+
+    for side in "ab":
+        because = found.steps[0].unchecked[side][Place("fc", "w_after", "weight")]
+        assert "[64, 5]" in because
+        assert "[5, 64]" in because
+
+
+def test_a_state_of_another_shape_does_not_follow(pair):
+    for folder in pair:
+        _change(folder, "fc.opt_after.weight.momentum_buffer", lambda x: x[:-1])
+
+    found = compare(*pair)
+
+    assert ("bug", "fc.opt_after.weight.momentum_buffer", "both") in _kinds(found)
+    assert "[4, 64]" in found.first.says
 
 
 def test_numbers_of_another_kind_are_a_finding(pair):

@@ -190,9 +190,9 @@ def _updates(a: Side, b: Side, gaps: dict[Place, Gap]) -> dict[Place, Gap]:
     for place in gaps:
         before = Place(place.probe, "w_before", place.parameter)
         if place.phase == "w_after" and before in gaps:
-            moved = [side.tensor(place) - side.tensor(before) for side in (a, b)]
-            if moved[0].shape == moved[1].shape:
-                found[place] = gap(*moved)
+            pairs = [(side.tensor(place), side.tensor(before)) for side in (a, b)]
+            if len({one.shape for two in pairs for one in two}) == 1:
+                found[place] = gap(*(after - start for after, start in pairs))
     return found
 
 

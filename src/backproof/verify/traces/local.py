@@ -27,6 +27,7 @@ from backproof.verify.traces.network import called
 from backproof.verify.traces.side import Side
 
 Array = np.ndarray[Any, Any]
+OF_ANOTHER_SHAPE = Judgement("broken", np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def judge(
     claimed, storage = side.tensor(place), side.format(place)
     if claimed.shape != derived.shape:
         because = f"the layer gives the shape {list(derived.shape)}, and recorded is {list(claimed.shape)}"
-        return local_of(side, place, Judgement("broken", np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, ()), by, because)
+        return local_of(side, place, OF_ANOTHER_SHAPE, by, because)
     if storage is not None and storage.precision < FORMATS["float32"].precision:
         derived = domain("float32").cast(derived, to=storage.name)
     least = 0.0 if storage is None else storage.underflow * abs(side.factor(place.phase))

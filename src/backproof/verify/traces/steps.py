@@ -17,7 +17,7 @@ from backproof.optim.torch_names import hyper_of, record_of, state_of, torch_opt
 from backproof.trace.event import Place
 from backproof.verify.equation import judged
 from backproof.verify.traces.hints import hints_of
-from backproof.verify.traces.local import Local, Locals, Rule, local_of
+from backproof.verify.traces.local import OF_ANOTHER_SHAPE, Local, Locals, Rule, local_of
 from backproof.verify.traces.side import Side
 
 OPTIMIZER, SCALING, CHAIN = "the optimizer", "the scaling", "the step before"
@@ -94,6 +94,11 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
     held = _state(side, place, "opt_before")
     count = int(held.pop(COUNT, np.zeros(()))) + 1 if COUNT in held else int(told.get(COUNT, side.step.index + 1))
     parameter = side.stored(old).astype(np.float64)
+    for other in (gradient, place):
+        if _lengths(side.stored(other)) != _lengths(parameter):
+            shapes = f"{list(side.stored(other).shape)}, and {old} {list(parameter.shape)}"
+            locals_.unchecked[place] = f"{other} has the shape {shapes}"
+            return
     fresh = not held and bool(optimizer.state_fields(settings, parameter.shape))
     if fresh and not first:
         locals_.unchecked[place] = "the optimizer's state before this step was not recorded"
@@ -105,7 +110,9 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
     for numbers, remark in _ways(settings, computing):
         found = derive(
             optimizer,
-            side.stored(gradient).astype(np.float64),  # as the program had it: its scale is a convention of traces
+            side.stored(gradient)
+            .astype(np.float64)
+            .reshape(parameter.shape),  # as the program had it: its scale is a convention of traces
             parameter,
             {key: np.asarray(value, dtype=np.float64).reshape(np.shape(value)) for key, value in state.items()},
             numbers,
@@ -139,7 +146,7 @@ def _ways(settings: Mapping[str, Any], computing: str) -> Iterator[tuple[dict[st
 
 def _claims(side: Side, place: Place, parameter: Any, rename: Any) -> dict[str, tuple[Place, Any]]:
     """What is claimed of an update, by the name of what is derived: how far the parameter moved, and the new state."""
-    found = {UPDATE: (place, side.stored(place).astype(np.float64) - parameter)}
+    found = {UPDATE: (place, side.stored(place).astype(np.float64).reshape(parameter.shape) - parameter)}
     after = rename({key: value for key, value in _state(side, place, "opt_after").items() if key != COUNT})
     for key, value in after.items():
         there = Place(place.probe, "opt_after", f"{place.parameter}.{_original(side, place, key, rename)}")
@@ -147,7 +154,15 @@ def _claims(side: Side, place: Place, parameter: Any, rename: Any) -> dict[str, 
     return found
 
 
+def _lengths(x: Any) -> tuple[int, ...]:
+    """A shape but for its axes of size 1."""
+    return tuple(n for n in np.shape(x) if n != 1)
+
+
 def _judged(side: Side, place: Place, claimed: Any, derived: Any, remark: str) -> Local:
+    if _lengths(claimed) != _lengths(derived.value):
+        because = f"the rule gives the shape {list(derived.value.shape)}, and recorded is {list(claimed.shape)}"
+        return local_of(side, place, OF_ANOTHER_SHAPE, OPTIMIZER, because)
     claimed = claimed.reshape(derived.value.shape)
     numbers = judged(claimed, Bound(derived.value, derived.certain, derived.likely))
     broken = numbers.verdict == "broken"
