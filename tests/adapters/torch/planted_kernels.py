@@ -147,14 +147,14 @@ CASES = (
         kernel(layer_norm(), X, classes, layer_norm=other_eps),
         "forward",
         "1: layer_norm",
-        cause="eps 1e-06",
+        cause="eps=1e-06",
     ),
     Planted(
         "layer norm with another epsilon, on data of mean 100",
         kernel(norm_of_many, WIDE, lambda y: y.square().mean(), layer_norm=other_eps),
         "forward",
         "0: layer_norm",
-        cause="eps 1e-06",
+        cause="eps=1e-06",
     ),
     Planted(
         "layer norm with an unbiased variance",
@@ -206,7 +206,7 @@ CASES = (
         kernel(mlp(), X, squares, mse_loss=lambda f, x, y, *_, **__: f(x, y, reduction="sum")),
         "forward",
         "mse_loss",
-        cause="reduction sum",
+        cause="reduction='sum'",
     ),
     Planted(
         "accumulation in bfloat16 where float32 is claimed",
@@ -249,7 +249,7 @@ CASES = (
         ),
         "forward",
         "scaled_dot_product_attention",
-        cause="is_causal False",
+        cause="is_causal=False",
     ),
     Planted(
         "a convolution padded off by one",
