@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from backproof.lowering.algebra import ALGEBRA
+from backproof.lowering.along import ALONG
 from backproof.lowering.arithmetic import ARITHMETIC
+from backproof.lowering.diagonals import DIAGONALS
 from backproof.lowering.functions import FUNCTIONS
 from backproof.lowering.indexing import INDEXING
+from backproof.lowering.joins import JOINS
 from backproof.lowering.losses import LOSSES
 from backproof.lowering.lowering import Lowering, canonical
 from backproof.lowering.masks import MASKS
 from backproof.lowering.memory import MEMORY
 from backproof.lowering.networks import ACTIVATIONS, NETWORKS
+from backproof.lowering.orders import ORDERS
 from backproof.lowering.recurrent import RECURRENT
 from backproof.lowering.reductions import REDUCTIONS
+from backproof.lowering.running import RUNNING
 from backproof.lowering.space import SPACE
 from backproof.lowering.structure import STRUCTURE
 
 LOWERINGS: dict[str, Lowering] = {
     lowering.name: lowering
     for family in (
-        *(ARITHMETIC, FUNCTIONS, REDUCTIONS, ALGEBRA),
-        *(STRUCTURE, INDEXING, SPACE),
+        *(ARITHMETIC, FUNCTIONS, ALGEBRA),
+        *(REDUCTIONS, ORDERS, RUNNING),
+        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE),
         *(NETWORKS, RECURRENT, LOSSES),
         *(MEMORY, MASKS),
     )
@@ -30,10 +36,14 @@ LOWERINGS: dict[str, Lowering] = {
 __all__ = [
     "ACTIVATIONS",
     "ALGEBRA",
+    "ALONG",
     "ARITHMETIC",
+    "DIAGONALS",
     "FUNCTIONS",
     "INDEXING",
+    "JOINS",
     "LOWERINGS",
+    "ORDERS",
     "RECURRENT",
     "REDUCTIONS",
     "STRUCTURE",

@@ -11,6 +11,7 @@ from backproof.ir.build import Ref, broadcast_shapes, matmul
 from backproof.ir.compose.axes import axis_of
 from backproof.ir.compose.reduce import total
 from backproof.lowering.arithmetic import as_real
+from backproof.lowering.diagonals import diagonal_of
 from backproof.lowering.lowering import Lowering
 
 
@@ -159,13 +160,10 @@ def _axes_of(side: str, dots: int) -> list[str]:
 
 def _once(x: Ref, axes: list[str]) -> tuple[Ref, list[str]]:
     """An axis that is named twice is a diagonal."""
-    from backproof.lowering.indexing import INDEXING
-
-    diagonal = next(lowering for lowering in INDEXING if lowering.name == "diagonal").function
     while len(set(axes)) < len(axes):
         name = next(axis for axis in axes if axes.count(axis) > 1)
         first, second = [i for i, axis in enumerate(axes) if axis == name][:2]
-        x = diagonal(x, 0, first, second)
+        x = diagonal_of(x, 0, first, second)
         axes = [*(axis for i, axis in enumerate(axes) if i not in (first, second)), name]
     return x, axes
 

@@ -12,7 +12,7 @@ from backproof.ir.compose.linear import linear
 from backproof.ir.compose.recurrent import gru_cell, lstm_cell, rnn_cell
 from backproof.ir.types import Type
 from backproof.lowering.arithmetic import as_real
-from backproof.lowering.indexing import where_true
+from backproof.lowering.keys import where_true
 from backproof.lowering.lowering import Lowering
 
 State = tuple[Ref, ...]

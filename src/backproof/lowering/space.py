@@ -218,7 +218,7 @@ def _max_pool(rank: int) -> Callable[..., Any]:
         y = x.builder.reshape(x, shape=(1, *x.shape)) if single else x
         windows = windows_of(y.shape[2:], kernel_size, stride or None, padding, dilation, ceil=ceil_mode)
         form: dict[str, Any] = {
-            "window": tuple(w.size for w in windows),
+            "window": tuple(w.width for w in windows),
             "stride": tuple(w.stride for w in windows),
             "padding": tuple(w.pads for w in windows),
             "dilation": tuple(w.dilation for w in windows),

@@ -19,9 +19,13 @@ from __future__ import annotations
 from backproof.lowering import (
     ACTIVATIONS,
     ALGEBRA,
+    ALONG,
     ARITHMETIC,
+    DIAGONALS,
     FUNCTIONS,
     INDEXING,
+    JOINS,
+    ORDERS,
     RECURRENT,
     STRUCTURE,
     canonical,
@@ -29,12 +33,11 @@ from backproof.lowering import (
 
 HALVES = ("bfloat16", "float16")
 _SEVERAL = {"pow", "float_power", "addmm", "addmv", "baddbmm", "addbmm", "addr", "lerp", "addcmul", "addcdiv", "einsum"}
-_FAMILIES = (ARITHMETIC, FUNCTIONS, ALGEBRA, STRUCTURE, INDEXING)
-_CHOICES = "max min amax amin aminmax argmax argmin sort msort argsort topk kthvalue median cummax cummin all any"
+_FAMILIES = (ARITHMETIC, FUNCTIONS, ALGEBRA, ORDERS, STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS)
 FUSED = frozenset(
     {
         *(lowering.name for family in _FAMILIES for lowering in family),
-        *("sum", "cumsum", *_CHOICES.split()),
+        *("sum", "cumsum", "cummax", "cummin", "all", "any"),
         *("relu", "log_softmax", "layer_norm", "embedding", "pad"),
         *("seen_through", "written_through"),
         *ACTIVATIONS,

@@ -67,6 +67,7 @@ POOLS = [
     pool("max_pool2d", "ceil", (2, 2, 7, 8), kernel_size=3, stride=2, padding=1, ceil_mode=True),
     pool("max_pool2d", "ceil-drops-one", (1, 1, 4, 4), kernel_size=2, stride=3, padding=1, ceil_mode=True),
     pool("max_pool2d", "empty", (0, 2, 6, 6), kernel_size=2),
+    pool("max_pool2d", "larger-than-the-image", (2, 3, 2, 9), kernel_size=5, ceil_mode=True),
     pool("max_pool3d", "odd", (2, 2, 5, 6, 4), kernel_size=(2, 3, 2), stride=(2, 1, 2), padding=1, ceil_mode=True),
     Case("max_pool2d", "ties", (fixed(TIES),), fn.max_pool2d, {"kernel_size": 2, "stride": 1}),
     Case("max_pool", "any-rank", (normal(2, 3, 6, 7),), fn.max_pool2d, {"kernel_size": 2}),
@@ -89,6 +90,7 @@ POOLS = [
     ),
     pool("avg_pool2d", "divisor", (2, 2, 7, 7), kernel_size=3, stride=2, padding=1, divisor_override=5),
     pool("avg_pool2d", "empty", (0, 2, 6, 6), kernel_size=2),
+    pool("avg_pool2d", "larger-than-the-image", (2, 3, 1, 6), kernel_size=5, padding=1, ceil_mode=True),
     pool("avg_pool3d", "odd", (2, 2, 5, 6, 4), kernel_size=(2, 3, 2), stride=(2, 1, 2), padding=1, ceil_mode=True),
     Case("avg_pool", "any-rank", (normal(2, 3, 6, 7),), fn.avg_pool2d, {"kernel_size": 2}),
 ]

@@ -27,7 +27,7 @@ def max_pool(
     windows = windows_of(x.shape[2:], kernel_size, stride, padding, dilation, ceil=ceil_mode)
     return x.builder.max_pool(
         x,
-        window=tuple(w.size for w in windows),
+        window=tuple(w.width for w in windows),
         stride=tuple(w.stride for w in windows),
         padding=tuple(w.pads for w in windows),
         dilation=tuple(w.dilation for w in windows),
@@ -49,13 +49,17 @@ def avg_pool(
     if divisor_override == 0:
         raise GraphError("avg_pool: divisor_override must not be 0")
     windows = windows_of(x.shape[2:], kernel_size, stride, padding, ceil=ceil_mode)
-    sums = x.builder.sum_pool(
-        x,
-        window=tuple(w.size for w in windows),
-        stride=tuple(w.stride for w in windows),
-        padding=tuple(w.pads for w in windows),
-        dilation=(1,) * n,
-    )
+    if all(w.everything for w in windows):
+        D = x.builder
+        sums = D.reshape(D.sum(x, axes=tuple(range(2, 2 + n))), shape=(*x.shape[:2], *(1,) * n))
+    else:
+        sums = x.builder.sum_pool(
+            x,
+            window=tuple(w.width for w in windows),
+            stride=tuple(w.stride for w in windows),
+            padding=tuple(w.pads for w in windows),
+            dilation=(1,) * n,
+        )
     if divisor_override is not None:
         return sums / float(divisor_override)
     return over_cells(sums, products([w.cells(padded=count_include_pad) for w in windows]))

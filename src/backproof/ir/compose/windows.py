@@ -26,7 +26,7 @@ class Window:
     padding: int
     dilation: int = 1
     ceil: bool = False
-    """Whether a last window may hang over the edge, as long as it begins before it."""
+    """Whether a last window may hang over the edge, as long as it begins before it: so may the only one, of an axis that is shorter."""
 
     @property
     def reach(self) -> int:
@@ -40,17 +40,27 @@ class Window:
         found = (-(-room // self.stride) if self.ceil else room // self.stride) + 1
         if self.ceil and (found - 1) * self.stride >= self.inside + self.padding:
             found -= 1
-        if room < 0 or found < 1:
+        if found < 1:
             raise GraphError(
                 f"a window of {self.reach} does not fit into {self.inside} cells with padding {self.padding}"
             )
         return found
 
     @property
+    def width(self) -> int:
+        """How many of a window's cells can lie before the end of the axis; those beyond it in every window hold nothing."""
+        return min(self.size, max(-(-(self.inside + self.padding) // self.dilation), 1))
+
+    @property
     def pads(self) -> tuple[int, int]:
         """Padding before and after, just enough for the last window."""
-        last = (self.count - 1) * self.stride + self.reach
+        last = (self.count - 1) * self.stride + (self.width - 1) * self.dilation + 1
         return self.padding, max(last - self.inside - self.padding, 0)
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is one window, which holds the whole axis."""
+        return self.count == 1 and self.pads == (0, 0) and self.width == self.inside and self.dilation == 1
 
     def cells(self, *, padded: bool) -> list[int]:
         """How many cells of each window lie in the axis, or in the axis with its padding."""
