@@ -92,7 +92,8 @@ def test_slabs_are_the_whole(name: str, room: int, monkeypatch: pytest.MonkeyPat
 
     found = Slabs(Survey(graph), D, leaves).value(output)
 
-    assert np.allclose(found.value, whole.value, rtol=1e-13, atol=1e-15)
+    own = evaluate(graph, Bounded("float64"), leaves)[output].certain  # sums of products may be in another order
+    assert np.all(abs(found.value - whole.value) <= (0.0 if own is None else 2 * own))
     for mine, theirs in ((found.certain, whole.certain), (found.likely, whole.likely)):
         assert (mine is None) == (theirs is None)
         assert mine is None or np.allclose(mine, theirs, rtol=1e-6)

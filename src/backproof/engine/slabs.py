@@ -1,7 +1,8 @@
 """A graph, evaluated a slab at a time: a large value is cut along an axis, and each slab needs only slabs of what it is made of.
 
 What lies between the leaves and a result is then never held as a whole, stays near the processor, and slabs can be evaluated at the same
-time. Every number is the one that `evaluate` gives, and so is every bound: how many roundings meet in a sum does not depend on the cut.
+time. Every number is one that `evaluate` may give (a product adds up in an order that depends on its size, which every bound has room
+for), and so is every bound: how many roundings meet in a sum does not depend on the cut.
 """
 
 from __future__ import annotations
