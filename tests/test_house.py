@@ -136,3 +136,17 @@ def test_the_core_loads_no_framework() -> None:
     ]
     code = f"import importlib, sys\nfor name in {core!r}: importlib.import_module(name.removesuffix('.__init__'))"
     assert not FRAMEWORKS & set(python(code + "\nprint('\\n'.join(sys.modules))").split())
+
+
+# ── what other people's type checkers see ───────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_public_is_typed_where_it_is_used(tmp_path: Path) -> None:
+    used = tmp_path / "used.py"
+    used.write_text("import backproof\n\nreveal_type(backproof.verify('run', steps=[0]).holds)\nbackproof.verify(7)\n")
+
+    said = subprocess.run([sys.executable, "-m", "mypy", str(used)], capture_output=True, text=True, check=False).stdout
+
+    assert 'Revealed type is "bool"' in said
+    assert said.count("error:") == 1
+    assert '"verify" has incompatible type "int"' in said

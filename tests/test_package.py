@@ -31,7 +31,7 @@ def unpacked(tmp_path_factory):
 def test_it_has_what_the_commands_need(unpacked):
     package = unpacked / "backproof"
     for source in (ROOT / "src" / "backproof").rglob("*.*"):
-        if source.suffix in {".py", ".js", ".css"}:
+        if source.suffix in {".py", ".js", ".css", ".typed"}:
             assert (package / source.relative_to(ROOT / "src" / "backproof")).is_file(), source
     for source in (ROOT / "proofs").glob("*.v"):
         assert (package / "proofs" / source.name).read_bytes() == source.read_bytes()

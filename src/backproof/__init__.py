@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from backproof import verify as verify
+    from backproof.diagnose.run import verify as verify
     from backproof.errors import BackproofError as BackproofError
     from backproof.receipt import hash_receipt as hash_receipt
     from backproof.receipt import read_receipt as read_receipt

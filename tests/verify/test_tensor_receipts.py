@@ -52,7 +52,7 @@ def test_an_honest_receipt_holds_with_every_equation(home, name):
     verdict = backproof.verify(home / name, key=home / "key.pem.pub" if name == "signed.json" else None)
 
     assert verdict.verdict == "holds"
-    assert verdict.holds(strict=True)
+    assert verdict.holds_strictly
     assert all(step.equations["update"] for step in verdict.steps)
 
 
@@ -62,7 +62,7 @@ def test_without_its_tensors_the_chain_is_checked_and_the_rest_is_said_not_to_be
     verdict = backproof.verify(home / "plain.json")
 
     assert verdict.verdict == "holds"
-    assert not verdict.holds(strict=True)
+    assert not verdict.holds_strictly
     assert all("every equation" in step.not_checked[-1].place for step in verdict.steps)
 
 

@@ -53,7 +53,7 @@ def _report(
     args: argparse.Namespace, path: str, found: Iterator[StepVerdict], total: int, notes: tuple[str, ...]
 ) -> int:
     verdict = RunVerdict(path, tuple(_shown(args, _counted(found, total), total)), notes)
-    holds = verdict.holds(strict=args.strict)
+    holds = verdict.holds_strictly if args.strict else verdict.holds
     if wants_json(args):
         print_json({**verdict.to_json(), "ok": holds})
     else:

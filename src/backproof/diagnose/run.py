@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backproof.diagnose.explain import diagnosed
-from backproof.errors import UsageError
+from backproof.errors import InputError, UsageError
 from backproof.receipt.tensor import Key, load_key
 from backproof.verify.outcome import RunVerdict, StepVerdict, joined
 from backproof.verify.run import Run, open_run, verify_at
@@ -39,6 +39,9 @@ def verify(
 ) -> RunVerdict:
     """Verify a recorded run (a folder, or its URL) or a tensor receipt. The same as `bp verify`, as data."""
     path = os.fspath(subject)
+    if Path(path).is_file() and not path.endswith(".json"):
+        there = "backproof.verify_receipt(backproof.read_receipt(path)), or 'bp verify' which knows what it is given"
+        raise InputError(f"{path}: a file, and no folder of recorded steps; a classic receipt is for {there}")
     if path.endswith(".json"):
         receipt = open_receipt(Path(path))
         public = None if key is None else load_key(Path(key), private=False)

@@ -115,18 +115,6 @@ def _unchecked(verdict: StepVerdict) -> Iterator[str]:
 
 def run_text(verdict: RunVerdict) -> str:
     """The last line: of all steps together."""
-    counts: Counter[str] = Counter()
-    for step in verdict.steps:
-        counts.update(step.counts)
-    suspect = sum(len(step.suspect) for step in verdict.steps)
-    first = next((step for step in verdict.steps if step.verdict != "holds"), None)
-    said = {
-        "holds": f"[bold green]holds[/]: all {counts['checked']} equations of {len(verdict.steps)} steps",
-        "nothing checked": "[bold red]nothing checked[/]: no equation of a step could be derived, which is no pass",
-    }.get(verdict.verdict, f"[bold red]broken[/]: {counts['broken']} of {counts['checked']} equations do not hold")
-    where = f", first in step {first.step}" if first is not None and verdict.verdict == "broken" else ""
-    rest = [
-        f"{counts['not_checked']} places not checked" if counts["not_checked"] else "",
-        f"{suspect} suspect practices" if suspect else "",
-    ]
-    return said + where + "".join(f", {item}" for item in rest if item)
+    word, rest = str(verdict).split(":", 1)
+    style = "bold green" if verdict.holds else "bold red"
+    return f"[{style}]{word}[/]:{rest}"

@@ -120,17 +120,42 @@ class RunVerdict:
             (said for said in ("broken", "nothing checked") if said in found), "holds" if found else "nothing checked"
         )
 
-    def holds(self, *, strict: bool = False) -> bool:
-        """Whether every equation of every step holds; strictly, also that nothing is suspect and nothing was left unchecked."""
-        return self.verdict == "holds" and not (
-            strict and any(step.suspicious or step.not_checked for step in self.steps)
-        )
+    @property
+    def holds(self) -> bool:
+        """Whether every equation of every step holds. A step of which nothing was checked does not."""
+        return self.verdict == "holds"
+
+    @property
+    def holds_strictly(self) -> bool:
+        """Whether it holds, nothing is suspect, and nothing was left unchecked: what `--strict` demands."""
+        return self.holds and not any(step.suspicious or step.not_checked for step in self.steps)
+
+    def __str__(self) -> str:
+        """All steps together, in a line."""
+        counts: Counter[str] = Counter()
+        for step in self.steps:
+            counts.update(step.counts)
+        first = next((step.step for step in self.steps if step.verdict != "holds"), None)
+        said = {
+            "holds": f"all {counts['checked']} equations of {_many(len(self.steps), 'step')}",
+            "nothing checked": "no equation of a step could be derived, which is no pass",
+            "broken": f"{counts['broken']} of {counts['checked']} equations do not hold, first in step {first}",
+        }[self.verdict]
+        rest = [
+            (counts["not_checked"], "place", " not checked"),
+            (sum(len(step.suspect) for step in self.steps), "suspect practice", ""),
+        ]
+        return ", ".join([f"{self.verdict}: {said}", *(f"{_many(n, name)}{more}" for n, name, more in rest if n)])
 
     def to_json(self) -> dict[str, object]:
         """As plain data, with the keys that docs/steps.md lists."""
         from backproof.verify.plain import run_json
 
         return run_json(self)
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def folded(findings: list[Result]) -> list[Result]:

@@ -12,6 +12,7 @@ import torch
 import backproof
 import backproof.torch as bpt
 from backproof.cli import main
+from backproof.errors import InputError
 from backproof.trace.folder import read
 
 STEPS = 4
@@ -124,7 +125,11 @@ def test_the_verdict_as_data_and_at_the_prompt_are_one(run, capsys):
     verdict = backproof.verify(run)
 
     assert {**verdict.to_json(), "ok": True} == found
-    assert verdict.holds()
+    assert verdict.holds
+    assert (
+        str(verdict)
+        == f"holds: all {sum(step['equations']['checked'] for step in found['steps'])} equations of 4 steps"
+    )
     assert verdict.verdict == found["verdict"] == "holds"
     step = found["steps"][0]
     assert set(step) >= {"step", "verdict", "equations", "findings", "suspect", "not_checked"}
@@ -132,6 +137,13 @@ def test_the_verdict_as_data_and_at_the_prompt_are_one(run, capsys):
 
 
 KEYS = "equation place probe phase parameter verdict ratio slope claimed derived bound cause cascades_from".split()
+
+
+def test_a_file_that_is_no_run_is_told_where_to_go(tmp_path):
+    (tmp_path / "mazur.jsonl").write_text("{}")
+
+    with pytest.raises(InputError, match=r"mazur\.jsonl: a file, and no folder of recorded steps; .*verify_receipt"):
+        backproof.verify(tmp_path / "mazur.jsonl")
 
 
 def test_a_finding_has_its_keys(run, capsys):
