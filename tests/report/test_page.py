@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from backproof.cli import main
+from backproof.receipt import emit
+from backproof.receipt.authoring import BUILTIN, author_step
 from backproof.report.page.document import page
 from backproof.report.page.section import Curve, Detail, Grid, Histogram, Line, Section, Table
 
@@ -100,6 +104,21 @@ def test_it_draws_everything_without_a_network_and_fits(browser, written, scheme
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 29)")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_drawn_step_fits_and_is_readable(browser, tmp_path, width):
+    document = json.loads(emit(author_step(BUILTIN["xor"]())))
+    document["updates"][4]["update"] *= 2
+    (tmp_path / "forged.jsonl").write_text(json.dumps(document))
+    assert main(["show", str(tmp_path / "forged.jsonl"), "--out", str(tmp_path / "forged.html")]) == 1
+
+    tab = browser.new_page(viewport={"width": width, "height": 844})
+    tab.goto((tmp_path / "forged.html").as_uri())
+
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.locator("svg").bounding_box()["width"] > 900  # as large as its text asks for, if need be to scroll
+    assert tab.locator("tbody td b").bounding_box()["width"] > 150
 
 
 def test_it_draws_anew_when_the_width_changes(browser, written):

@@ -18,6 +18,7 @@ MARGIN, TOP, LEGEND = 24, 46, 40
 MOST_LABELLED = 16  # weights between two layers; a denser network has its numbers in the tooltips alone
 LONG_COLUMN = 8  # units, beyond which cards are short
 MOST_SHOWN = 30  # causes on a page
+COLUMNS = ("said", "derived", "off by", "bound")  # what is told of a cause, in this order
 
 STYLE = """
 .bp{--page:#fff;--ink:#1d2430;--soft:#667085;--card:#f8fafc;--line:#cbd5e1;--up:#2563eb;--down:#9333ea;--bad:#d92d20}
@@ -43,7 +44,9 @@ dd{margin:0;color:#1d2430;font-variant-numeric:tabular-nums}svg{max-width:100%;h
 table{border-collapse:collapse;width:100%;margin-top:1.2rem;font-size:.9rem}
 th{text-align:left;font-weight:600;color:#667085}th,td{padding:.35rem .7rem .35rem 0;vertical-align:top;border-bottom:1px solid #e4e7ec}
 td.n{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:.82rem;white-space:nowrap}td.r{font-weight:600;color:#d92d20}
-td{overflow-wrap:anywhere}details{color:#667085}summary{cursor:pointer}
+td{overflow-wrap:anywhere}details{color:#667085}summary{cursor:pointer}.picture{overflow-x:auto}
+@media(max-width:40rem){main{padding:0 1rem}.picture svg{max-width:none}thead{display:none}tr{display:block;border-bottom:1px solid #e4e7ec}
+td{display:block;border:0;padding:.15rem 0}td::before{content:attr(data-name) " ";color:#667085;font-weight:400}}
 @media(prefers-color-scheme:dark){body{background:#10151d;color:#e6eaf0}dl,th,details{color:#94a3b8}dd{color:#e6eaf0}
 th,td{border-color:#2b3645}.holds{background:#12351f;color:#86efac}.fails{background:#451a16;color:#ffa198}td.r{color:#ff6b5e}}
 """.replace("\n", "")
@@ -201,7 +204,8 @@ def as_html(picture: Picture, title: str, outcome: str, *, holds: bool) -> str:
         f"<title>{_text(title)}</title><style>{PAGE}</style>"
     )
     told = outcome.partition(": ")[2] or outcome
-    body = f"<h1>{_text(title)}</h1><p>{badge}{_text(told)}</p><dl>{facts}</dl>{as_svg(picture)}{_table(picture)}"
+    body = f"<h1>{_text(title)}</h1><p>{badge}{_text(told)}</p><dl>{facts}</dl>"
+    body += f'<div class="picture" tabindex="0">{as_svg(picture)}</div>{_table(picture)}'
     return f"{head}<main>{body}</main></html>\n"
 
 
@@ -211,16 +215,17 @@ def _table(picture: Picture) -> str:
     rows = "".join(_row(*cause) for cause in picture.causes[:MOST_SHOWN])
     left = len(picture.causes) - MOST_SHOWN
     more = f"<p>and {left} more causes</p>" if left > 0 else ""
-    names = "".join(f"<th>{name}</th>" for name in ("rule", "where", "said", "derived", "off by", "bound"))
-    return f"<table><tr>{names}</tr>{rows}</table>{more}"
+    names = "".join(f"<th>{name}</th>" for name in ("rule", "where", *COLUMNS))
+    return f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 
 def _row(cause: Finding, folded: tuple[Finding, ...]) -> str:
     follow = "".join(f"<div>{_text(sentence(finding))}</div>" for finding in folded)
     details = f"<details><summary>{len(folded)} follow</summary>{follow}</details>" if folded else ""
     where = f"<b>{_text(cause.path)}</b><br>{_text(cause.because)}{details}"
-    numbers = "".join(f'<td class="n">{_text(text)}</td>' for text in _numbers(cause))
-    return f'<tr><td class="r">{cause.rule}</td><td>{where}</td>{numbers}</tr>'
+    said = zip(COLUMNS, _numbers(cause), strict=True)
+    numbers = "".join(f'<td class="n" data-name="{name}">{_text(text)}</td>' for name, text in said)
+    return f'<tr><td class="r" data-name="rule">{cause.rule}</td><td>{where}</td>{numbers}</tr>'
 
 
 def _numbers(cause: Finding) -> Iterator[str]:
