@@ -48,6 +48,7 @@ def section() -> Section:
                 "of scale",
                 1e-4,
                 [["", ""], ["ln1", ""], ["", ""]],
+                [[False, False], [True, False], [False, False]],
             ),
             Curve(
                 "Along the network",
@@ -121,6 +122,19 @@ def test_a_drawn_step_fits_and_is_readable(browser, tmp_path, width):
     assert tab.locator("tbody td b").bounding_box()["width"] > 150
 
 
+def test_what_does_not_hold_is_crossed_and_opens(browser, written):
+    tab, said = opened(browser, written, viewport={"width": 1280, "height": 844})
+
+    cross = tab.locator(".plot").first.locator(".scatterlayer .point")
+    assert cross.count() == 1
+    cross.scroll_into_view_if_needed()
+    box = cross.bounding_box()
+    tab.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+    assert tab.locator("dialog h2").inner_text() == "ln1.fwd"
+    assert said == []
+
+
 def test_it_draws_anew_when_the_width_changes(browser, written):
     tab, said = opened(browser, written, viewport={"width": 390, "height": 844})
     size = "() => document.querySelector('.heatmaplayer image, .hm').getBoundingClientRect().width"
@@ -172,7 +186,7 @@ def test_everything_is_within_reach_of_the_keyboard(browser, written):
     for key in ("ArrowDown", "ArrowDown"):
         tab.keyboard.press(key)
 
-    assert tab.locator("#said").inner_text() == "ln1, fwd: 0.003 of scale"
+    assert tab.locator("#said").inner_text() == "ln1, fwd: 0.003 of scale, does not hold"
     tab.keyboard.press("Enter")
     assert "ln1.fwd" in tab.locator("dialog[open]").inner_text()
     tab.keyboard.press("Escape")

@@ -136,6 +136,7 @@ def test_folders_of_batches_and_what_a_sweep_left(tmp_path, capsys):
     row = grid["values"][grid["rows"].index("fc.fwd")]
     assert row[0] == 0
     assert row[1] > 0.01
+    assert grid["wrong"][grid["rows"].index("fc.fwd")] == [False, True]
 
     copy = f"{sys.executable} -c \"import shutil; shutil.copytree(r'{tmp_path}/a/batch' + '{{index}}', r'{{out}}')\""
     command = copy.replace("{{", "{").replace("}}", "}")

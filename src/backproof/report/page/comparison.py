@@ -161,26 +161,29 @@ def _undecided(steps: Iterable[StepOutcome], keys: Mapping[Key, str]) -> Iterabl
 
 def _grid(found: Comparison, pairs: list[tuple[Key, Seen]], keys: Mapping[Key, str]) -> Iterable[Grid]:
     """Probe by phase: the worst of all steps, samples and parameters."""
-    cells: dict[tuple[str, str], tuple[float, str]] = {}
+    cells: dict[tuple[str, str], tuple[Seen, str]] = {}
     for key, seen in pairs:
         cell = key[1].probe, key[1].phase
-        if cell not in cells or seen.gap.relative > cells[cell][0]:
-            cells[cell] = seen.gap.relative, keys.get(key, "")
+        if cell not in cells or _weight(seen) > _weight(cells[cell][0]):
+            cells[cell] = seen, keys.get(key, "")
     if not cells:
         return
     probes = [name for name in found.order if any(name == cell[0] for cell in cells)]
     probes += [name for name in dict.fromkeys(cell[0] for cell in cells) if name not in probes]
     phases = [phase for phase in PHASES if any(phase == cell[1] for cell in cells)]
     line, note = _line(seen for _, seen in pairs)
+    shown = [[cells.get((probe, phase)) for phase in phases] for probe in probes]
     yield Grid(
         "Every layer and phase",
-        f"The largest difference of each layer, relative to the tensor's scale; the network runs downwards. {note}",
+        "The largest difference of each layer, relative to the tensor's scale; the network runs downwards. "
+        f"What has a finding is crossed. {note}",
         probes,
         phases,
-        [[cells[probe, phase][0] if (probe, phase) in cells else None for phase in phases] for probe in probes],
+        [[cell[0].gap.relative if cell else None for cell in row] for row in shown],
         "of scale",
         line,
-        [[cells[probe, phase][1] if (probe, phase) in cells else "" for phase in phases] for probe in probes],
+        [[cell[1] if cell else "" for cell in row] for row in shown],
+        [[cell is not None and cell[0].state == "finding" for cell in row] for row in shown],
     )
 
 

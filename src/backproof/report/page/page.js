@@ -112,6 +112,7 @@ function grid(part, section) {
   const flat = part.values.flat().filter((x) => x !== null).map((x) => log(x, least));
   const low = Math.min(middle - 3, ...flat), high = Math.max(middle + 3, ...flat);
   const turn = (middle - low) / (high - low);
+  const crossed = part.wrong.flatMap((row, r) => row.flatMap((wrong, c) => (wrong ? [[r, c]] : [])));
   const contents = () => {
     const paper = dark.matches ? ["#1d3a4a", "#2f7d8c", "#e8c15a", "#e0654a", "#ff5a5f"] : ["#eef5f8", "#6fb6c4", "#f2c14e", "#dd6b3f", "#a3121a"];
     const scale = [[0, paper[0]], [turn, paper[1]], [turn * 1.002, paper[2]], [turn + (1 - turn) * 0.4, paper[3]], [1, paper[4]]];
@@ -124,6 +125,9 @@ function grid(part, section) {
       hovertemplate: "%{text}<extra></extra>",
       colorbar: { title: { text: plain(part.unit), side: narrow() ? "top" : "right" }, tickvals: ticks, ticktext: ticks.map((t) => `1e${t.toFixed(0)}`),
         thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1.02, yanchor: "bottom" } : {}) },
+    }, {
+      type: "scatter", mode: "markers", x: crossed.map(([, c]) => c), y: crossed.map(([r]) => r), hoverinfo: "skip", showlegend: false,
+      marker: { symbol: "x", size: 10, color: colour("bad"), line: { color: colour("paper"), width: 1.5 } },
     }], layout({
       height: Math.max(180, Math.min(16000, 110 + part.rows.length * 20)),
       xaxis: { tickvals: part.columns.map((_, i) => i), ticktext: part.columns.map((t) => plain(short(t, 18))), side: "top", showgrid: false, tickangle: part.columns.length > 8 ? -60 : 0 },
@@ -132,7 +136,7 @@ function grid(part, section) {
   };
   const choose = (c, r) => { if (part.keys.length && part.keys[r][c]) open(section, part.keys[r][c]); };
   walked(plot, part.columns.length, part.rows.length,
-    (c, r) => `${part.rows[r]}, ${part.columns[c]}: ${shown(part.values[r][c])} ${part.unit}`,
+    (c, r) => `${part.rows[r]}, ${part.columns[c]}: ${shown(part.values[r][c])} ${part.unit}${part.wrong.length && part.wrong[r][c] ? ", does not hold" : ""}`,
     (c, r) => Plotly.relayout(plot, { shapes: [{ type: "rect", x0: c - 0.5, x1: c + 0.5, y0: r - 0.5, y1: r + 0.5, line: { color: colour("focus"), width: 3 } }] }), choose);
   return drawn(plot, contents, choose);
 }

@@ -28,11 +28,15 @@ class _Place:
     worst: Result | None = None
     step: str = ""
     by_step: dict[str, float] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    """The steps in which it does not hold."""
 
     def add(self, step: str, result: Result) -> None:
         """One more equation of this place."""
         self.by_step[step] = max(self.by_step.get(step, 0.0), result.ratio)
         self.likely = max(self.likely, result.likely)
+        if result.verdict == "broken":
+            self.broken.add(step)
         if self.worst is None or result.ratio > self.ratio:
             self.ratio, self.worst, self.step = result.ratio, result, step
 
@@ -133,7 +137,7 @@ class RunPage:
             every = -(-len(steps) // (MOST_STEPS // 2))
             broken = [step for step in steps if self.steps[step] == "broken"][: MOST_STEPS // 2]
             steps = [step for i, step in enumerate(steps) if i % every == 0 or step in broken]
-        note = "The largest error of each place in each step, over its certain bound; more than 1 is broken."
+        note = "The largest error of each place in each step, over its certain bound. What does not hold is crossed."
         if len(steps) < len(self.steps):
             note += f" {len(steps)} of {len(self.steps)} steps are shown."
         return Grid(
@@ -145,6 +149,7 @@ class RunPage:
             "error / bound",
             1.0,
             [[key] * len(steps) for key in keys],
+            [[step in each.broken for step in steps] for each in places],
         )
 
 

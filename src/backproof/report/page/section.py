@@ -49,6 +49,8 @@ class Grid:
     """The number from which on an entry is worth a look; colours turn there."""
     keys: list[list[str]] = field(default_factory=list)
     """Of the details, by entry; an empty one has none."""
+    wrong: list[list[bool]] = field(default_factory=list)
+    """Which entries have something that does not hold, however small it is: they are crossed."""
 
 
 @dataclass(frozen=True)

@@ -118,13 +118,14 @@ def _kinds(columns: list[Column], keys: dict[str, str]) -> Table:
 def _by_batch(columns: list[Column], batches: list[str], keys: dict[str, str], line: float) -> Grid:
     return Grid(
         "Every tensor in every batch",
-        "The difference relative to the tensor's scale. A mistake is a red row; noise and near-ties are spots.",
+        "The difference relative to the tensor's scale; findings are crossed. A mistake is a row of them, noise and near-ties are spots.",
         [column.name for column in columns],
         batches,
         [list(column.per_batch) for column in columns],
         "of scale",
         line,
         [[keys[column.name]] * len(batches) for column in columns],
+        [[state == "finding" for state in column.states] for column in columns],
     )
 
 
@@ -132,7 +133,7 @@ def _by_phase(columns: list[Column], results: list[dict[str, Any]], keys: dict[s
     cells: dict[tuple[str, str], Column] = {}
     for column in columns:
         cell = column.probe, column.phase
-        if cell not in cells or column.relative[1] > cells[cell].relative[1]:
+        if cell not in cells or _weight(column) > _weight(cells[cell]):
             cells[cell] = column
     order: list[str] = next((result["order"] for result in results if result.get("order")), [])
     probes = [
@@ -142,14 +143,20 @@ def _by_phase(columns: list[Column], results: list[dict[str, Any]], keys: dict[s
     found = [[cells.get((probe, phase)) for phase in phases] for probe in probes]
     return Grid(
         "Every layer and phase",
-        "The largest difference of all batches; the network runs downwards.",
+        "The largest difference of all batches; the network runs downwards. What has a finding in any of them is crossed.",
         probes,
         phases,
         [[None if column is None else column.relative[1] for column in row] for row in found],
         "of scale",
         line,
         [["" if column is None else keys[column.name] for column in row] for row in found],
+        [[column is not None and column.differs > 0 for column in row] for row in found],
     )
+
+
+def _weight(column: Column) -> tuple[bool, float]:
+    """What stands for a layer and phase: findings first, then the largest difference."""
+    return column.differs > 0, column.relative[1]
 
 
 def _bounds(columns: list[Column], names: tuple[str, str], keys: dict[str, str]) -> list[Curve]:
