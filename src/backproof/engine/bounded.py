@@ -178,14 +178,16 @@ class Bounded(Domain):
             magnitude = run(*sizes) if whole else magnitude_of(run, sizes, n, self.accumulation)
             if whole and np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
-            under = n * self.accumulation.underflow
-            return Bound(
-                y,
-                *(
-                    np.where(magnitude * (1 + f) <= self.storage.largest, (f + operands) * magnitude + under, math.inf)
-                    for f in (float(gamma(n, unit)), float(likely(n, unit)))
-                ),
-            )
+            under, top = n * self.accumulation.underflow, float(np.max(magnitude, initial=0.0))
+
+            def of(factor: float) -> Error:
+                error = (factor + operands) * magnitude
+                error += under
+                if top * (1 + factor) <= self.storage.largest:  # not so if any is not a number
+                    return error
+                return np.where(magnitude * (1 + factor) <= self.storage.largest, error, math.inf)
+
+            return Bound(y, of(float(gamma(n, unit))), of(float(likely(n, unit))))
         return Bound(
             y,
             bound_of([given.certain for given in x], float(gamma(n, unit))),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SLAB = 1 << 16
 """Numbers of a slab's largest value: a few arrays of so many stay near the processor."""
 PRODUCT_SLAB = 1 << 18
-"""The same where matrices are multiplied, which is slow in thin strips."""
+"""The same where matrices are multiplied, which is slow in thin strips: at least this, and what all slabs read, which is held anyway."""
 MOST_NODES = 200
 """A graph of more is not taken apart where it cannot be cut."""
 AGAIN = 4
@@ -64,7 +64,7 @@ class Plan:
             for value, axis in self.along.items()
             if axis is not None
         )
-        room = PRODUCT_SLAB if self.multiplies else SLAB
+        room = max(PRODUCT_SLAB, self.whole) if self.multiplies else SLAB
         most = max(1, AGAIN * self.cut // max(self.whole, 1))  # slabs
         return min(max(1, room // max(largest, 1), -(-self.width // most)), self.width)
 
@@ -231,7 +231,9 @@ class Slabs:
         """One slab."""
         survey = self.survey.slab(plan, end - begin)
         leaves = [self._source(source, axis, begin, end) for source, axis in plan.sources]
-        return Slabs(survey, self.D, leaves, alone=False).value(survey.graph.outputs[0])
+        found = Slabs(survey, self.D, leaves, alone=False)
+        output = survey.graph.outputs[0]
+        return found._plainly(output) if plan.multiplies else found.value(output)
 
     def _source(self, value: int, axis: int | None, begin: int, end: int) -> Any:
         if axis is None:

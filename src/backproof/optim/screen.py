@@ -47,6 +47,25 @@ class Screened:
     """The elements of the stretch whose bounds were needed, by their place in it."""
     derived: dict[str, Derived]
     """And what was derived there."""
+    floors: dict[str, Array]
+    """Of each value a size that its certain bound is no less than."""
+
+    def bounded(self, name: str) -> tuple[Array, Array, Array]:
+        """A result, flat, with a certain and a likely bound: the smaller ones that were enough, or its own where they were not."""
+        value, found = self.values[name].reshape(-1), self.derived[name]
+        if value.size != self.size or self.elements.size == value.size:
+            return (found.value.reshape(-1), found.certain.reshape(-1), found.likely.reshape(-1))
+        certain = self.floors[name].reshape(-1)
+        likely = certain if found.likely is found.certain else certain.copy()
+        certain[self.elements] = found.certain.reshape(-1)
+        if likely is not certain:
+            likely[self.elements] = found.likely.reshape(-1)
+        return value, certain, likely
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return self.stretch.stop - self.stretch.start
 
 
 # From the relative floors of the operands, that of the result; each operation rounds at least once more.
@@ -68,7 +87,9 @@ def floors(graph: Graph, unit: float) -> list[float]:
     found = [0.0] * len(graph.leaves)
     for node in graph.nodes:
         given = [found[argument] for argument in node.arguments]
-        if node.op == "cast" and node.given["to"] in FORMATS:
+        if not graph.types[len(found)].shape:
+            found.append(0.0)  # a number may be computed in a finer format, by itself
+        elif node.op == "cast" and node.given["to"] in FORMATS:
             found.append(given[0] + FORMATS[node.given["to"]].unit)
         else:
             found.append(_RISE[node.op](given, unit) if node.op in _RISE else 0.0)
@@ -93,7 +114,7 @@ def screen(
     settings = checked(optimizer, gradient, parameter, state, hyper, t)
     if not optimizer.elementwise:
         (found,) = (found for _, found in derive_blocks(optimizer, gradient, parameter, state, hyper, t, formats))
-        yield Screened(slice(0, parameter.size), _values(found), np.arange(parameter.size), found)
+        yield Screened(slice(0, parameter.size), _values(found), np.arange(parameter.size), found, {})
         return
     D, unit = float64(), format_named(formats.computing).unit
     made: StepGraph | None = None
@@ -105,15 +126,14 @@ def screen(
             least = floors(made.graph, unit)
         run = evaluate(made.graph, D, [block[name] for name in made.inputs])
         values = {name: run[at] for name, at in made.outputs.items()}
-        doubtful = np.zeros(shape, dtype=np.bool_)
+        doubtful, near = np.zeros(shape, dtype=np.bool_), {}
         for name, at in made.outputs.items():
             bounded = made.after if name == UPDATE else at
             if values[name].shape == shape:
-                doubtful |= ~(
-                    abs(_stretch(claimed, name, stretch, shape) - values[name]) <= least[bounded] * abs(run[bounded])
-                )
+                near[name] = least[bounded] * abs(run[bounded])
+                doubtful |= ~(abs(_stretch(claimed, name, stretch, shape) - values[name]) <= near[name])
         elements = np.flatnonzero(doubtful)
-        yield Screened(stretch, values, elements, _derived_at(optimizer, block, elements, hyper, t, formats))
+        yield Screened(stretch, values, elements, _derived_at(optimizer, block, elements, hyper, t, formats), near)
 
 
 def _stretch(claimed: Mapping[str, Array], name: str, stretch: slice, shape: tuple[int, ...]) -> Array:

@@ -162,6 +162,11 @@ class Measured:
         at = tuple(i + by if a == axis else i for a, i in enumerate(self.at))
         return replace(self, at=at)
 
+    def shaped(self, shape: tuple[int, ...]) -> Measured:
+        """The same, of what was measured flat."""
+        at = tuple(int(i) for i in np.unravel_index(self.at[0], shape)) if self.at and shape else ()
+        return replace(self, at=at)
+
     def judgement(self) -> Judgement:
         """What that says."""
         verdict = "broken" if self.ratio > 1 else "noise" if self.likely > 1 else "holds"

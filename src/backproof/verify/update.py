@@ -15,10 +15,11 @@ from backproof.engine.bounded import Bound
 from backproof.errors import BackproofError
 from backproof.optim.derive import UPDATE, Derived, Formats, derive, first_state
 from backproof.optim.record import Optimizer
+from backproof.optim.screen import screen
 from backproof.optim.torch_names import STEP, TorchOptimizer, hyper_of, record_of, state_of, torch_optimizer
 from backproof.trace.folder import StepTensors
 from backproof.trace.step import Step, Update
-from backproof.verify.equation import Judgement, NotChecked, Result, judged
+from backproof.verify.equation import Judgement, Measured, NotChecked, Result, judged, measured, together
 
 FORMATS_OF = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 HALVES = ("bfloat16", "float16")  # sums of these are accumulated in float32
@@ -42,9 +43,21 @@ class Subject:
     claimed: Mapping[str, Any]
     """The update and the new state, as they are said to be."""
 
+    def expected(self) -> set[str]:
+        """The names of what a step results in."""
+        return {UPDATE, *self.state, *(f.name for f in self.optimizer.state_fields(self.hyper, self.parameter.shape))}
+
     def derived(self) -> dict[str, Derived]:
         """What they should be."""
         return derive(self.optimizer, self.gradient, self.parameter, self.state, self.hyper, self.count, self.formats)
+
+    def wide(self) -> Subject:
+        """The same with all numbers in float64, to calculate with."""
+        state, claimed = (
+            {key: np.asarray(x, dtype=np.float64) for key, x in held.items()} for held in (self.state, self.claimed)
+        )
+        gradient, parameter = (x.astype(np.float64) for x in (self.gradient, self.parameter))
+        return replace(self, gradient=gradient, parameter=parameter, state=state, claimed=claimed)
 
     def having(self, **changes: Any) -> Subject:
         """The same with something else."""
@@ -95,7 +108,11 @@ class _Update:
         return _exactly(name, UPDATE, because if not same else "", holds=same)
 
     def subject(self, group: Mapping[str, Any], name: str) -> Subject:
-        """What an update is derived from."""
+        """What an update is derived from, in float64."""
+        return self.narrow(group, name).wide()
+
+    def narrow(self, group: Mapping[str, Any], name: str) -> Subject:
+        """The same as it was recorded."""
         old = self.recorded("before", "parameter", name)
         storage = FORMATS_OF[self.tensors.dtype(f"u{self.number}:before:parameter:{name}")]
         after = {key: self.recorded("after", key, name) for key in self.update.state.get(name, [])}
@@ -103,7 +120,9 @@ class _Update:
         scalars = FORMATS_OF[self.tensors.dtype(f"u{self.number}:after:{STEP}:{name}")] if STEP in after else None
         optimizer, hyper = record_of(self.named), hyper_of(self.named, plain(group), storage, scalars)
         fields = {field.name for field in optimizer.state_fields(hyper, old.shape)}
-        state = {**first_state(optimizer, old.shape, hyper, storage), **state_of(self.named, held)}
+        state = state_of(self.named, held)
+        if not fields <= set(state):
+            state = {**first_state(optimizer, old.shape, hyper, storage), **state}
         new = self.recorded("after", "parameter", name)
         computing = self.named.computes(storage)
         return Subject(
@@ -112,11 +131,11 @@ class _Update:
             hyper,
             int(held[STEP]) + 1 if STEP in held else 1 if STEP in after or not held else 2,
             self.gradient(name),
-            old.astype(np.float64),
-            {key: np.asarray(value, dtype=np.float64) for key, value in state.items() if key in fields},
+            old,
+            {key: np.asarray(value) for key, value in state.items() if key in fields},
             Formats(computing, "float32" if computing in HALVES else None, storage if storage != computing else None),
             storage,
-            {UPDATE: new.astype(np.float64) - old.astype(np.float64), **state_of(self.named, after)},
+            {UPDATE: np.subtract(new, old, dtype=np.float64), **state_of(self.named, after)},
         )
 
     def held(self, name: str) -> dict[str, Any]:
@@ -135,22 +154,22 @@ class _Update:
         if scale is not None:
             wide: Any = np.float64 if found.dtype == np.float64 else np.float32
             found = np.asarray(found.astype(wide) / wide(scale))
-        return found.astype(np.float64)
+        return found
 
     def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result]:
-        subject = self.subject(group, name)
+        subject = self.narrow(group, name)
         rows = f"i{self.update.grads[name]}"
         results = list(self._count(subject))
         if self.named.record == "sparse_adam" and rows in self.tensors:
             subject, others = _rows(subject, np.unique(self.tensors[rows][0]))
             results.append(_exactly(name, "other rows", "rows changed that the gradient does not have", holds=others))
-        results.extend(_compared(subject, subject.derived()))
+        results.extend(_compared(subject))
         cause = ""
         if any(result.verdict == "broken" for result in results) and self.looked_for < MOST_NAMED:
             from backproof.verify.misstep import cause_of
 
             self.looked_for += 1
-            cause = cause_of(subject, self, group)
+            cause = cause_of(subject.wide(), self, group)
         yield from (replace(result, cause=cause) if result.verdict == "broken" else result for result in results)
 
     def _count(self, subject: Subject) -> Iterator[Result]:
@@ -190,12 +209,34 @@ def _rows(subject: Subject, rows: Any) -> tuple[Subject, bool]:
     )
 
 
-def _compared(subject: Subject, found: Mapping[str, Derived]) -> Iterator[Result]:
-    for what, derived in found.items():
-        if what in subject.claimed:
-            verdict = judged_as(subject.claimed[what], derived)
-            equation = "update" if what == UPDATE else "state"
-            yield Result(equation, subject.name, what, *verdict, parameter=subject.name)
+def _compared(subject: Subject) -> Iterator[Result]:
+    """The update and the state. Of a rule for single elements, bounds are made only for those that are not near without them."""
+    if subject.optimizer.elementwise and subject.expected() <= set(subject.claimed):
+        found = _stretches(subject)
+    else:
+        found = {
+            what: judged_as(subject.claimed[what], derived)
+            for what, derived in subject.derived().items()
+            if what in subject.claimed
+        }
+    for what, verdict in found.items():
+        yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
+
+
+def _stretches(subject: Subject) -> dict[str, Judgement]:
+    """The verdict on each result, from a stretch of it at a time."""
+    parts: dict[str, list[Measured]] = {}
+    given = (subject.gradient, subject.parameter, subject.state, subject.hyper, subject.count, subject.formats)
+    for part in screen(subject.optimizer, subject.claimed, *given):
+        for what in part.values:
+            value, certain, likely = part.bounded(what)
+            claim = np.asarray(subject.claimed[what]).reshape(-1)
+            single = value.size != part.size
+            begin = 0 if single else part.stretch.start
+            near = measured(claim if single else claim[part.stretch], Bound(value, certain, likely))
+            parts.setdefault(what, []).append(near.moved(0, begin))
+    shapes = {what: np.shape(subject.claimed[what]) for what in parts}
+    return {what: together(found).shaped(shapes[what]).judgement() for what, found in parts.items()}
 
 
 def judged_as(claimed: Any, derived: Derived) -> Judgement:
