@@ -1,5 +1,6 @@
 """Mistakes planted on one side: the tensor where each begins is named first, and the right side is blamed; its honest twin is not."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -152,3 +153,44 @@ def test_tie_policies_are_flips_and_explain_what_follows(good, tmp_path):
     assert all(turn.margin[0] == 0 for flip in found.flips for turn in flip.turned.turns[:1])
     assert "relu1.agrad.s000" in {place for flip in found.flips for place in flip.explains}
     assert max(flip.replayed for flip in found.flips) < 1e-6
+
+
+@pytest.mark.parametrize("samples", [4, 2])
+def test_the_next_step_follows_from_a_mistake_and_its_flips_are_no_near_ties(good, tmp_path, samples):
+    wrong = next(planted.wrong for planted in PLANTED if planted.name == "relu backward without its mask")
+    run = Run(steps=2, samples=samples)
+
+    found = compare(good(run), grind(tmp_path, run, wrong))
+
+    later = found.steps[1]
+    begun = {seen.state for place, seen in later.seen.items() if (place.probe, place.phase) == ("conv1", "w_before")}
+    assert begun == {"follows"}
+    assert later.states["follows"] > 50
+    assert {finding.place.column for finding in later.findings} == {"ln1.agrad"}
+    assert all(flip.follows for flip in later.flips)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("samples", [4, 2])
+def test_a_tie_moves_later_steps_apart_and_nobody_is_blamed(good, tmp_path, samples, seed):
+    run = Run(coarse=True, steps=3, samples=samples, batch=2 * samples, seed=seed)
+
+    found = compare(good(run), grind(tmp_path, replace(run, ties="last")))
+
+    assert [str(finding.place) for finding in found.all_findings] == []
+    assert found.exit_code(strict=False) == 0
+
+
+def test_what_a_step_begins_with_is_undecided_where_the_step_before_was_not_recorded(good, tmp_path):
+    wrong = next(planted.wrong for planted in PLANTED if planted.name == "learning rate × 1.5")
+    folders = grind(tmp_path / "a", Run(steps=2)), grind(tmp_path / "b", Run(steps=2), wrong)
+    for folder in folders:
+        for path in folder.glob("step*/*_after.*"):
+            path.unlink()
+        told = json.loads((folder / "trace.json").read_text())
+        (folder / "trace.json").write_text(json.dumps({**told, "steps": []}))
+
+    found = compare(*folders)
+
+    assert (found.verdict, found.exit_code(strict=True)) == ("undecided", 1)
+    assert any("not recorded" in one.because for one in found.undecided)

@@ -81,6 +81,7 @@ def _flip(one: Flip) -> dict[str, Any]:
         "count": turned.count,
         "honest": one.honest,
         "because": one.because,
+        "follows": one.follows,
         "noise": finite(one.noise),
         "scale": finite(turned.scale),
         "decisions": [
@@ -269,7 +270,8 @@ def _flips(flips: list[Flip], console: Console, most: int) -> None:
     count = sum(flip.turned.count for flip in flips)
     console.print()
     console.print(Text(f"{_many(count, 'decision')} taken otherwise", style="bold"))
-    for flip in flips[:most]:
+    own = [flip for flip in flips if not flip.follows]
+    for flip in own[:most]:
         turned = flip.turned
         turn = turned.turns[0]
         sample = "" if turned.sample is None else f", sample {turned.sample}"
@@ -284,7 +286,13 @@ def _flips(flips: list[Flip], console: Console, most: int) -> None:
         explained = f"; it explains {_many(len(flip.explains), 'difference')}" if flip.explains else ""
         left = f", of which {flip.replayed:.2g} of scale is left once it is replayed" if flip.explains else ""
         console.print(Text(f"    {flip.because}{explained}{left}"))
-    _rest(len(flips), most, console)
+    _rest(len(own), most, console)
+    caused = [flip for flip in flips if flip.follows]
+    for because in dict.fromkeys(flip.because for flip in caused):
+        these = [flip for flip in caused if flip.because == because]
+        probes = ", ".join(dict.fromkeys(flip.turned.probe for flip in these))
+        said = _many(sum(flip.turned.count for flip in these), "decision")
+        console.print(Text(f"  {said} of {probes}: {because}"))
 
 
 def _undecideds(undecided: list[Undecided], console: Console, most: int) -> None:

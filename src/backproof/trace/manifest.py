@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from backproof.errors import InputError
+from backproof.numerics import FORMATS
 from backproof.trace.event import encoded
 from backproof.trace.phases import INPUT, LABEL, PHASES
+from backproof.trace.place import Place
+from backproof.trace.safetensors import once
 
 FORMAT = "backproof.trace.v1"
 NAME = "trace.json"
 STORES = ("npy", "safetensors")
 LARGEST = 1 << 28
+MOST = 1 << 31  # samples of a batch, or what a quantised number can be
 
 
 @dataclass(frozen=True)
@@ -129,14 +134,11 @@ def _stored_json(stored: Stored) -> dict[str, Any]:
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder; None where there is none."""
     path = folder / NAME
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
+    text = Place(str(folder)).child(NAME).read(most=LARGEST)
     try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path}: larger than {LARGEST} bytes, which is more than a manifest can be")
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        data = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
     return from_json(data, str(path))
@@ -172,14 +174,33 @@ def from_json(data: Any, place: str) -> Manifest:
 def _checked(found: Manifest, place: str) -> Manifest:
     if found.store not in STORES:
         raise InputError(f"{place}: store: said {found.store!r}; there are {', '.join(STORES)}")
-    if found.batch is not None and found.batch < 1:
-        raise InputError(f"{place}: batch: said {found.batch}; a batch has at least one sample")
+    if found.dtype and found.dtype not in FORMATS:
+        raise InputError(f"{place}: dtype: said {found.dtype[:40]!r}; there are {', '.join(FORMATS)}")
+    if found.batch is not None and not 1 <= found.batch <= MOST:
+        raise InputError(
+            f"{place}: batch: said {str(found.batch)[:40]}; a batch has at least one sample, and at most {MOST}"
+        )
+    groups = found.optimizer.get("groups", [])
+    if not isinstance(groups, list) or not all(
+        isinstance(group, dict) and isinstance(group.get("parameters", []), list) for group in groups
+    ):
+        raise InputError(f"{place}: optimizer: groups: a list of objects, each with a list of `parameters`")
     for phase, factor in found.scale.items():
         if phase not in PHASES:
             raise InputError(f"{place}: scale: there is no phase {phase!r}; there are {', '.join(PHASES)}")
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor == 0:
-            raise InputError(f"{place}: scale of {phase}: said {factor!r}; it must be a finite number, and not 0")
+        if not _is_number(factor) or factor == 0:
+            raise InputError(
+                f"{place}: scale of {phase}: said {str(factor)[:40]}; it must be a finite number, and not 0"
+            )
     return replace(found, scale={phase: float(factor) for phase, factor in found.scale.items()})
+
+
+def _is_number(given: Any) -> bool:
+    """Whether it is a finite number that float64 can hold."""
+    try:
+        return isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)
+    except OverflowError:  # a whole number beyond float64
+        return False
 
 
 def read_probes(data: list[Any], place: str) -> tuple[Probe, ...]:
@@ -229,12 +250,11 @@ def _steps(data: list[Any], place: str) -> dict[int, dict[str, Stored]]:
 
 def _stored(data: Any, place: str) -> Stored:
     given = _Given(data, place)
-    found = Stored(
-        given.take("dtype", str, ""),
-        tuple(_wholes(given.take("shape", list, []), f"{place}: shape")),
-        float(given.take("scale", (int, float), 1.0)),
-        given.take("zero_point", int, 0),
-    )
+    scale, zero = given.take("scale", (int, float), 1.0), given.take("zero_point", int, 0)
+    if not _is_number(scale) or not abs(zero) <= MOST:
+        raise InputError(f"{place}: a quantised tensor has a finite scale, and a zero_point of at most {MOST}")
+    shape = tuple(_wholes(given.take("shape", list, []), f"{place}: shape"))
+    found = Stored(given.take("dtype", str, ""), shape, float(scale), zero)
     given.nothing_left()
     return found
 

@@ -42,8 +42,8 @@ class Place:
         if any("/" in name or "\\" in name or name in ("", ".", "..") for name in names):
             raise InputError(f"{self}: {'/'.join(names)!r} is not a name in it")
         found = Place("/".join((self.url.rstrip("/") or "/", *names)), root=self.root, files=self.files)
-        if found.local is not None and not found.local.resolve().is_relative_to(Path(self.root).resolve()):
-            raise InputError(f"{found}: leads out of {self.root}; what a run needs is inside of it")
+        if found.local is not None and leads_out(found.local, Path(self.root)):
+            raise InputError(f"{found}: leads out of {self.root}; what is read of it is inside of it")
         return found
 
     def names(self) -> list[str]:
@@ -85,6 +85,14 @@ class Place:
                 return file.read(end - begin)
         except OSError as error:
             raise InputError(f"{self}: {(error.strerror or str(error)).lower()}") from None
+
+
+def leads_out(path: Path, root: Path) -> bool:
+    """Whether what a path stands for, through links, lies elsewhere than in a folder."""
+    try:
+        return not path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # links in a circle
+        return True
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -69,7 +69,7 @@ class Tensors:
 
     def _checked(self, text: bytes, length: int, room: int) -> dict[str, Any]:
         try:
-            header = json.loads(text, object_pairs_hook=_once)
+            header = json.loads(text, object_pairs_hook=once)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.path}: the header is not JSON ({error})") from None
         if len(text) != length or not isinstance(header, dict):
@@ -126,8 +126,10 @@ class Tensors:
         return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON in which no name is twice: of two, each reader could take another."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name is in it twice")
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:80]!r} is in it twice")
     return found

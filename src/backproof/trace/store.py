@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,6 +20,7 @@ import numpy as np
 from backproof.errors import InputError
 from backproof.trace.event import Place, encoded, parse
 from backproof.trace.manifest import NAME, Manifest, Stored, read_manifest
+from backproof.trace.place import leads_out
 from backproof.trace.safetensors import Tensors
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +43,8 @@ class TraceStep:
     """What the manifest says of them; empty without one."""
     unnamed: tuple[str, ...] = ()
     """Files that are not named like a tensor."""
+    root: Path = Path()
+    """The trace's folder, which nothing that is read leads out of."""
 
     @cached_property
     def places(self) -> dict[Place, str]:
@@ -56,7 +60,27 @@ class TraceStep:
         key = self.places[place]
         if self._file is not None:
             return self._file[key]
-        return read_npy(self.path / f"{key}.npy")
+        return read_npy(self.path / f"{key}.npy", self.root)
+
+    def _held(self, key: str, found: Array) -> str:
+        """The format in which a file holds numbers; `.npy` has bfloat16 as the bits of uint16, and only the manifest can say so."""
+        if self._file is not None and self._file.dtype(key) == "BF16":
+            return "bfloat16"
+        said = self.stored.get(key)
+        half = said is not None and said.dtype == "bfloat16" and found.dtype == np.uint16
+        return "bfloat16" if half else str(found.dtype.name)
+
+    def misfit(self, place: Place) -> str:
+        """How a file is another than the manifest says; empty where it is not."""
+        key = self.places[place]
+        said = self.stored.get(key)
+        if said is None or not said.dtype:
+            return ""
+        found = self.raw(place)
+        held = self._held(key, found)
+        if (held, found.shape) == (said.dtype, said.shape):
+            return ""
+        return f"the manifest says {said.dtype} {list(said.shape)}, and it holds {held} {list(found.shape)}"
 
     def tensor(self, place: Place) -> Array:
         """A tensor's numbers: bfloat16 as float32, quantised numbers as what they stand for, whole numbers as they are."""
@@ -66,17 +90,13 @@ class TraceStep:
         if said.dtype == "bfloat16" and found.dtype == np.uint16:
             return (found.astype(np.uint32) << 16).view(np.float32)
         if said.scale != 1.0 or said.zero_point:
-            return (found.astype(np.float64) - said.zero_point) * said.scale
+            with np.errstate(over="ignore"):
+                return (found.astype(np.float64) - said.zero_point) * said.scale
         return found
 
     def dtype(self, place: Place) -> str:
-        """The format of a tensor."""
-        said = self.stored.get(self.places[place])
-        if said is not None and said.dtype:
-            return said.dtype
-        if self._file is not None and self._file.dtype(self.places[place]) == "BF16":
-            return "bfloat16"
-        return str(self.raw(place).dtype.name)
+        """The format of a tensor: the file's own, whatever the manifest says."""
+        return self._held(self.places[place], self.raw(place))
 
 
 @dataclass(frozen=True)
@@ -110,9 +130,9 @@ def open_trace(path: Path | str) -> Trace:
         index = int(match[1])
         if index in steps:
             raise InputError(f"{folder}: step {index} is there twice, as {steps[index].path.name} and as {item.name}")
-        steps[index] = _step(index, item, manifest, names)
+        steps[index] = _step(index, item, folder, manifest, names)
     if not steps and any(folder.glob("*.npy")):
-        steps[0] = _step(0, folder, manifest, names)
+        steps[0] = _step(0, folder, folder, manifest, names)
     for index in manifest.steps if manifest else ():
         if index not in steps:
             steps[index] = TraceStep(index, folder / f"step{index:03d}", {}, manifest.steps[index] if manifest else {})
@@ -121,7 +141,9 @@ def open_trace(path: Path | str) -> Trace:
     return Trace(folder, manifest, dict(sorted(steps.items())))
 
 
-def _step(index: int, path: Path, manifest: Manifest | None, names: dict[str, str]) -> TraceStep:
+def _step(index: int, path: Path, root: Path, manifest: Manifest | None, names: dict[str, str]) -> TraceStep:
+    if path.is_symlink() and path != root and leads_out(path, root):
+        raise InputError(f"{path}: leads out of {root}; what is read of a trace is inside of it")
     if path.is_dir():
         files = sorted(item.name for item in path.iterdir())
         keys = [name[: -len(".npy")] for name in files if name.endswith(".npy")]
@@ -138,12 +160,19 @@ def _step(index: int, path: Path, manifest: Manifest | None, names: dict[str, st
     if len(places) < len(found):
         raise InputError(f"{path}: two files are of the same place; samples are written with three digits or more")
     said = manifest.steps.get(index, {}) if manifest else {}
-    return TraceStep(index, path, found, said, tuple(others))
+    return TraceStep(index, path, found, said, tuple(others), root)
 
 
-def read_npy(path: Path) -> Array:
-    """The numbers of a `.npy` file, by memory map; anything but plain numbers of known size is refused."""
+def read_npy(path: Path, root: Path) -> Array:
+    """The numbers of a `.npy` file in a folder, by memory map; anything but a plain file of plain numbers of known size is refused."""
     try:
+        seen = path.lstat()
+        if stat.S_ISLNK(seen.st_mode):
+            if leads_out(path, root):
+                raise InputError(f"{path}: leads out of {root}; what is read of a trace is inside of it")
+            seen = path.stat()
+        if not stat.S_ISREG(seen.st_mode):
+            raise InputError(f"{path}: is not a plain file")
         with path.open("rb") as file:
             dtype, shape, order = _header(file)
             start, end = file.tell(), file.seek(0, 2)

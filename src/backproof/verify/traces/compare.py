@@ -73,7 +73,8 @@ def compare_traces(a: Trace, b: Trace, options: Options | None = None, progress:
         given = zip(SIDES, (a, b), told, strict=True)
         sides = [Side(name, trace.steps[index], one, computing) for name, trace, one in given]
         tick = _ticker(progress, done, total)
-        found.steps.append(_step(network, sides, earlier, index == steps[0], options, found.told, tick))
+        before = found.steps[-1] if found.steps else None
+        found.steps.append(_step(network, sides, earlier, before, options, found.told, tick))
         earlier, done = list(sides), done + counts[index]
     _once(found)
     if not found.compared:
@@ -135,16 +136,17 @@ def _step(
     network: Network,
     sides: list[Side],
     earlier: list[Side | None],
-    first: bool,
+    before: StepOutcome | None,
     options: Options,
     told: bool,
     tick: Callable[[], None],
 ) -> StepOutcome:
     a, b = sides
+    first = before is None
     paired = pair(a, b, options.allow_missing, tick, first=first)
     gaps = {**paired.gaps, **_updates(a, b, paired.gaps)}
     walked = _walk(network, sides, earlier, first, (options.derive, told))
-    outcome = Judge(network, a, b, gaps, walked).run(first)
+    outcome = Judge(network, a, b, gaps, walked, before).run(first)
     unfit = {finding.place for finding in paired.findings if finding.kind in ("nonfinite", "shape", "layout", "dtype")}
     kept = [one for one in outcome.findings if one.place not in unfit or one.kind == "bug"]
     lone = _alone(walked, gaps, outcome.step)

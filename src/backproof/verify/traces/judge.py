@@ -20,18 +20,36 @@ from backproof.verify.traces.side import Side
 from backproof.verify.traces.steps import updater
 from backproof.verify.traces.walk import Turned, Walked
 
+UNSEEN = "it is what the step before made, and that was not recorded"
+TURNED_ELSEWHERE = (
+    "it is a sum over samples of which some were not recorded, and a decision taken otherwise in one of those "
+    "could explain it: all gradients behind a decision differ, and none before it"
+)
+BEGAN_APART = (
+    "it is a sum over samples of which some were not recorded, and the step began with parameters that a decision in a step before "
+    "had moved apart"
+)
 TOUCHED = 1e-3
 """A flip reaches all gradients behind a decision; one a thousand times less than another is not reached."""
 BIAS = "bias"
 """A flip moves a gradient from one place to another, so that a sum over places may stay what it was."""
-GIVEN = ("w_before", "opt_before")
+GIVEN = {"w_before": "w_after", "opt_before": "opt_after"}
+"""What a step begins with, and what the step before called it."""
 
 
 class Judge:
     """One step's pairs, judged one after the other."""
 
-    def __init__(self, network: Network, a: Side, b: Side, gaps: dict[Place, Gap], walked: Walked) -> None:
-        self.network, self.a, self.b, self.gaps = network, a, b, gaps
+    def __init__(
+        self,
+        network: Network,
+        a: Side,
+        b: Side,
+        gaps: dict[Place, Gap],
+        walked: Walked,
+        earlier: StepOutcome | None = None,
+    ) -> None:
+        self.network, self.a, self.b, self.gaps, self.earlier = network, a, b, gaps, earlier
         self.locals: list[dict[Place, Local]] = [one.found for one in walked.locals]
         self.walked = walked
         self.outcome = StepOutcome(a.step.index)
@@ -57,12 +75,14 @@ class Judge:
         if broken:
             self._broken(place, found, broken, left, right)
             state = "finding"
+        elif place.phase in GIVEN and not first:
+            state, room = self._begun(place, found)
         elif place in self.walked.remainders and (left is None or right is None):
             state = self._partial(place, found, room)
         elif left is not None and right is not None:
             state = self._derived(place, found, room, left, right)
         else:
-            state, room = self._compared(place, found, room, left, right, first)
+            state, room = self._compared(place, found, room, left, right)
         self.outcome.seen[place] = Seen(found, state, (left, right), room)
 
     def _broken(self, place: Place, found: Gap, broken: list[Local], left: Local | None, right: Local | None) -> None:
@@ -78,6 +98,22 @@ class Judge:
         hints = tuple(dict.fromkeys((*local.hints, *self._exchanged(place))))
         self._find("bug", place, side, says, found, local, hints, local.by)
         self.tainted[place] = "finding"
+
+    def _begun(self, place: Place, found: Gap) -> tuple[str, float]:
+        """What a later step begins with: what became of it in the step before goes on."""
+        room = self.rooms.stored(place)
+        if found.relative <= room:
+            return ("equal" if found.differing == 0 else "agrees"), room
+        ended = Place(place.probe, GIVEN[place.phase], place.parameter)
+        before = self.earlier.seen.get(ended) if self.earlier else None
+        state = "undecided" if before is None else "follows" if before.state == "finding" else before.state
+        if state == "undecided":
+            because = "it is what the step before made, and that is undecided" if before else UNSEEN
+            self.outcome.undecided.append(Undecided(self.outcome.step, place, because, found))
+        if state in ("flip", "follows", "undecided"):
+            self.tainted[place] = state
+            return state, room
+        return "rounding", room
 
     def _derived(self, place: Place, found: Gap, room: float, left: Local, right: Local) -> str:
         """Both sides follow from their own inputs: no difference is this layer's, unless one is far off what rounding does in practice."""
@@ -124,7 +160,7 @@ class Judge:
     def _partial(self, place: Place, found: Gap, room: float) -> str:
         """A sum over a batch of which some samples were recorded: what is left once their flips are replayed."""
         rest = self.walked.remainders[place]
-        if self._follows(place) and found.relative > room:
+        if found.relative > room and (self._follows(place) or "follows" in self._starts()):
             self.tainted[place] = "follows"
             return "follows"
         if rest.left.largest <= max(rest.allowed, room * rest.left.scale):
@@ -138,11 +174,15 @@ class Judge:
         self.tainted[place] = "undecided"
         return "undecided"
 
+    def _starts(self) -> set[str]:
+        """What became of the parameters and the state that this step begins with: they are part of every sample, recorded or not."""
+        return {cause for place, cause in self.tainted.items() if place.phase in GIVEN}
+
     def _follows(self, place: Place) -> bool:
         return any(self.tainted.get(one) in ("finding", "follows") for one in self.rooms.reads(place))
 
     def _compared(
-        self, place: Place, found: Gap, room: float, left: Local | None, right: Local | None, first: bool
+        self, place: Place, found: Gap, room: float, left: Local | None, right: Local | None
     ) -> tuple[str, float]:
         given = place.phase in GIVEN or (place.probe in (INPUT, LABEL) and place.phase == "fwd")
         if given:
@@ -165,9 +205,6 @@ class Judge:
             self._candidates[place] = found
             self.tainted[place] = "undecided"
             return "undecided", room
-        if given and not first:
-            self.tainted[place] = "follows"
-            return "follows", room
         self._blame(place, found, left, right, given)
         return "finding", room
 
@@ -255,14 +292,12 @@ class Judge:
         patterns = {place: self._hints(place) for place in found}
         fixed = ("times", "zero", "transposed", "permuted", "signs", "reversed", "shifted")
         plain = {place for place in found if any(word in hint for hint in patterns[place] for word in fixed)}
-        covered = self._behind_decisions(set(found) - plain)
+        apart = self._starts() & {"flip", "undecided"}
+        covered = set(found) - plain if apart else self._behind_decisions(set(found) - plain)
         for place in sorted(found, key=self.network.causal):
             left = found[place]
             if place in covered:
-                because = (
-                    "it is a sum over samples of which some were not recorded, and a decision taken otherwise in one of those "
-                    "could explain it: all gradients behind a decision differ, and none before it"
-                )
+                because = BEGAN_APART if apart else TURNED_ELSEWHERE
                 self.outcome.undecided.append(Undecided(self.outcome.step, place, because, left))
                 continue
             self.tainted[place] = "finding"
@@ -318,12 +353,15 @@ class Judge:
             held = all(one.state in ("equal", "agrees", "rounding") for one in seen)
             if causes & {"finding", "follows"}:
                 honest, because = True, "what it decides by was wrong already"
+            elif causes:
+                honest, because = True, "what it decides by differs already for a decision before it"
             elif margin <= room or held:
                 honest, because = True, "a near-tie: what it decides by agrees but for rounding"
             else:
                 honest, because = False, "its margin is far above what rounding makes of what it decides by"
             explains, left = self._explained(turned)
-            self.outcome.flips.append(Flip(self.outcome.step, turned, noise, honest, because, explains, left))
+            flip = Flip(self.outcome.step, turned, noise, honest, because, explains, left, bool(causes))
+            self.outcome.flips.append(flip)
             if not honest:
                 place = parents[0] if parents else Place(turned.probe, "fwd", sample=turned.sample)
                 says = f"{turned.count} decisions of {turned.probe} differ by margins up to {margin:.3g}, and rounding makes {room:.2g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,6 +28,8 @@ from backproof.verify.traces.network import called
 from backproof.verify.traces.side import Side
 
 Array = np.ndarray[Any, Any]
+ROOM, ROOM_TIMES = 1 << 24, 1 << 12
+"""How many elements a value within a layer may have, and how many times as many as the layer reads."""
 OF_ANOTHER_SHAPE = Judgement("broken", np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, ())
 
 
@@ -176,16 +179,26 @@ def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
         return made
     out = Place(probe.name, "fwd", sample=sample)
     D = domain(side.computing(out if side.has(out) else reads[0]))
-    given = [side.tensor(place) for place in (*reads, *held.values())]
-    try:
-        values = list(evaluate(made.graph, D, given))
-    except BackproofError as error:
-        return f"{probe.kind} is not derived: {error}"
+    values = _evaluated(made, D, [side.tensor(place) for place in (*reads, *held.values())])
+    if isinstance(values, str):
+        return f"{probe.kind} is not derived: {values}"
     if probe.kind in BIASED and "weight" in held and "bias" in held:
         values[made.out] = _bias_first(
             probe.kind, values[made.out], side.tensor(held["weight"]), side.tensor(held["bias"]), D
         )
     return Layer(probe, made, values, reads, D)
+
+
+def _evaluated(made: Region, D: Bounded, given: Sequence[Array]) -> list[Bound] | str:
+    """Every value of a layer, or why there are none. What a trace tells of a layer must not fill the memory."""
+    room = max(ROOM, ROOM_TIMES * sum(array.size for array in given))
+    largest = max(made.graph.types, key=lambda one: math.prod(one.shape))
+    if math.prod(largest.shape) > room:
+        return f"as it is told it takes a value of {largest}"
+    try:
+        return list(evaluate(made.graph, D, given))
+    except BackproofError as error:
+        return str(error)
 
 
 def _bias_first(kind: str, y: Bound, weight: Array, bias: Array, D: Bounded) -> Bound:
@@ -286,10 +299,9 @@ def loss_layer(side: Side, probe: Probe, sample: int | None) -> tuple[Layer, str
     if isinstance(made, str):
         return made
     D = domain(side.computing(x))
-    try:
-        values = list(evaluate(made.graph, D, [logits, target]))
-    except BackproofError as error:
-        return f"{probe.kind} is not derived: {error}"
+    values = _evaluated(made, D, [logits, target])
+    if isinstance(values, str):
+        return f"{probe.kind} is not derived: {values}"
     return Layer(probe, made, values, (x,), D), remark
 
 

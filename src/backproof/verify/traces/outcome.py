@@ -85,6 +85,8 @@ class Flip:
     """What differs for it, and agrees once it is replayed."""
     replayed: float = 0.0
     """The largest difference that is left then, relative to its tensor's scale."""
+    follows: bool = False
+    """Whether it was turned by a difference that has a cause of its own, before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,10 @@ def _read(place: Place, a: Side, b: Side, found: Paired) -> tuple[Array, Array] 
     for side in (a, b):
         try:
             tensors.append(side.stored(place))
+            misfit = side.step.misfit(place) if place in side.places else ""
+            if misfit:
+                says = f"{side.name}: {place}: {misfit}: another run may have left it"
+                found.findings.append(Finding("stale", a.step.index, place, side.name, says))
         except InputError as error:
             found.findings.append(Finding("unreadable", a.step.index, place, side.name, str(error)))
             side.hide(place)
