@@ -86,6 +86,8 @@ INDEXING: list[Use] = [
     use(torch.masked_scatter, A, MASK, real(20, seed=4)),
     use(torch.nonzero, MASK),
     use(torch.nonzero, N),
+    use(torch.argwhere, MASK),
+    use(torch.where, MASK),
     use(lambda t: torch.nonzero(t, as_tuple=True), MASK),
     use(torch.gather, A, 1, whole(4, 2, below=5)),
     use(torch.gather, A, 0, whole(2, 3, below=4)),

@@ -99,7 +99,7 @@ def _kind(x: Any) -> str:
     return x.type.kind if isinstance(x, Ref) else {bool: "bool", int: "int"}.get(type(x), "real")
 
 
-def _where(condition: Ref, a: Any, b: Any) -> Ref:
+def where(condition: Ref, a: Any, b: Any) -> Ref:
     beside = _first(a, b) if isinstance(a, Ref) or isinstance(b, Ref) else condition
     if "real" in {_kind(a), _kind(b)} or {_kind(a), _kind(b)} == {"int", "bool"}:
         a, b = as_real(a, beside), as_real(b, beside)
@@ -123,7 +123,7 @@ def _lerp(x: Ref, end: Ref, weight: Any) -> Ref:
         value = x + off * weight if abs(weight) < 0.5 else end - off * (1.0 - weight)
         return sloped(value, (x, x.constant(1.0 - weight)), (end, end.constant(float(weight))))
     weight = weight.broadcast_to(off.shape)
-    value = _where(weight.builder.abs(weight) < 0.5, x + off * weight, end - off * (1.0 - weight))
+    value = where(weight.builder.abs(weight) < 0.5, x + off * weight, end - off * (1.0 - weight))
     return sloped(value, (x, 1.0 - weight), (end, weight), (weight, off))
 
 
@@ -165,13 +165,13 @@ def truncated(x: Ref) -> Ref:
 def _floor(x: Ref) -> Ref:
     x = as_real(x, x)
     whole = truncated(x)
-    return _where(whole > x, whole - 1.0, whole)
+    return where(whole > x, whole - 1.0, whole)
 
 
 def _ceil(x: Ref) -> Ref:
     x = as_real(x, x)
     whole = truncated(x)
-    return _where(whole < x, whole + 1.0, whole)
+    return where(whole < x, whole + 1.0, whole)
 
 
 def _round(x: Ref, *, decimals: int = 0) -> Ref:
@@ -186,7 +186,7 @@ def _round(x: Ref, *, decimals: int = 0) -> Ref:
     off = size - down
     odd = down - 2.0 * truncated(0.5 * down + 0.25) > 0.5  # a quarter: no rounding makes it another whole number
     up = D.logical_or(off > 0.5, D.logical_and(D.eq(off, off.constant(0.5)), odd))
-    return D.sign(x) * _where(up, down + 1.0, down)
+    return D.sign(x) * where(up, down + 1.0, down)
 
 
 def _division(a: Any, b: Any, *, rounding_mode: str | None = None) -> Ref:
@@ -213,22 +213,22 @@ def _clamp(x: Ref, min: Any = None, max: Any = None) -> Ref:  # noqa: A002 # the
     found = x
     if min is not None:
         lo = as_real(min, x)
-        found = _where(_comparison("lt")(x, lo), lo, x)
+        found = where(_comparison("lt")(x, lo), lo, x)
     if max is None:
         return found
     hi = as_real(max, x)
     beyond = _comparison("gt")(found, hi)
-    return _where(beyond, hi, found)
+    return where(beyond, hi, found)
 
 
 def _copysign(a: Any, b: Any) -> Ref:
     a, b = meet(*_pair(a, b))
     size = a.builder.abs(a)
-    return _where(b < 0.0, -size, size)
+    return where(b < 0.0, -size, size)
 
 
 def _heaviside(x: Ref, values: Ref) -> Ref:
-    return _where(x > 0.0, 1.0, _where(x < 0.0, 0.0, values))
+    return where(x > 0.0, 1.0, where(x < 0.0, 0.0, values))
 
 
 def _flag(x: Ref, test: Callable[[Ref], Ref]) -> Ref:
@@ -259,8 +259,8 @@ def _nan_to_num(
     """What is no number, and what is infinite, as numbers: the largest of the format unless others are given."""
     largest = FORMATS[format].largest
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    known = _where(_not_a_number(x), nan or 0.0, x)
-    return _where(_exactly(x, math.inf), high, _where(_exactly(x, -math.inf), low, known))
+    known = where(_not_a_number(x), nan or 0.0, x)
+    return where(_exactly(x, math.inf), high, where(_exactly(x, -math.inf), low, known))
 
 
 def _exactly(x: Ref, value: float) -> Ref:
@@ -268,7 +268,7 @@ def _exactly(x: Ref, value: float) -> Ref:
 
 
 def _masked_fill(x: Ref, mask: Ref, value: Any) -> Ref:
-    return _where(mask, value, x) if isinstance(value, Ref) else _where(mask, _alike(value, x), x)
+    return where(mask, value, x) if isinstance(value, Ref) else where(mask, _alike(value, x), x)
 
 
 def _alike(value: float, x: Ref) -> Any:
@@ -298,7 +298,6 @@ ARITHMETIC = (
     Lowering("isinf", lambda x: _flag(x, _infinite)),
     Lowering("isfinite", lambda x: _flag(x, _finite)),
     Lowering("nan_to_num", _nan_to_num, formatted=True),
-    Lowering("where", _where),
     Lowering("masked_fill", _masked_fill),
     Lowering("addcmul", _addcmul),
     Lowering("addcdiv", _addcdiv),

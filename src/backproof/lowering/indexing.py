@@ -8,7 +8,7 @@ from backproof.errors import GraphError
 from backproof.ir.build import Ref, broadcast_shapes
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.types import Type
-from backproof.lowering.arithmetic import as_real
+from backproof.lowering.arithmetic import as_real, where
 from backproof.lowering.keys import coordinates, count_of, read, spelled_out
 from backproof.lowering.lowering import Lowering
 
@@ -36,6 +36,11 @@ def _nonzero(x: Ref, *, as_tuple: bool = False, results: tuple[Type, ...]) -> An
     if not rows:
         raise GraphError("the places of a single number are not lowered")
     return rows[0].builder.concat(*(row.builder.reshape(row, shape=(*row.shape, 1)) for row in rows), axis=1)
+
+
+def _where(condition: Ref, a: Any = None, b: Any = None, *, results: tuple[Type, ...]) -> Any:
+    """One of two values by a condition; or, of the condition alone, the places where it is true."""
+    return _nonzero(condition, as_tuple=True, results=results) if a is None else where(condition, a, b)
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,5 +145,6 @@ INDEXING = (
     Lowering("masked_select", _masked_select, sized=True),
     Lowering("masked_scatter", _masked_scatter),
     Lowering("nonzero", _nonzero, sized=True),
+    Lowering("where", _where, sized=True),
     Lowering("index_put", _index_put),
 )

@@ -66,6 +66,9 @@ _SAME = {
     "__ne__": "ne",
     "__invert__": "bitwise_not",
     "__and__": "bitwise_and",
+    "argwhere": "nonzero",
+    "_is_all_true": "all",
+    "_is_any_true": "any",
     "spmm": "mm",  # one function under two names; this one is found first
     "concat": "cat",
     "concatenate": "cat",

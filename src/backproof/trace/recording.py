@@ -54,16 +54,21 @@ class Writer:
             if len(data) < SMALLEST:
                 own[name] = stored
                 continue
+            memory = _memory(stored)
+            same = alias.get(memory)
             if name in lasting:
                 key = (dtype, shape, hashlib.sha256(data).hexdigest())
                 home = known.get(key) or self.known.get(key)
-                known[key] = home or (step, name)
+                there = same if same is not None and own[same][1] == shape else None
+                known[key] = home or (step, there or name)
                 if home is not None:
                     shared[name] = (*home, key[2])
                     continue
-            memory = _memory(stored)
-            if memory in alias:
-                shared[name] = (step, alias[memory], "", shape)
+                if same is not None and there is None:  # in another shape a later step cannot refer to it
+                    own[name] = stored
+                    continue
+            if same is not None:
+                shared[name] = (step, same, "", shape)
                 continue
             alias[memory] = name
             own[name] = stored

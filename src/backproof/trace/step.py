@@ -61,7 +61,8 @@ class Region:
     """Calls that the framework differentiates as one. What it gave back for an input is under `contribution_key`."""
 
     kind: str
-    """function (with a backward of its own), checkpoint, claim, compiled, or call (one that is not known here)."""
+    """function (with a backward of its own), backward hooks (of a module), checkpoint, claim, compiled, or call (one that is not known
+    here)."""
     name: str
     place: str
     inputs: tuple[int, ...]

@@ -16,6 +16,7 @@ import numpy as np
 from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.evaluate import evaluate
 from backproof.engine.slabs import SLAB, survey_of
+from backproof.lowering.structure import KIND_OF
 from backproof.numerics import FORMATS
 from backproof.session.tape import compile_tape, run_backward
 from backproof.trace.step import Call
@@ -145,7 +146,13 @@ def reads_of(call: Call) -> tuple[int, ...]:
 def _leaves(subject: Subject, reads: tuple[int, ...]) -> list[Any]:
     missing = next((value for value in reads if not subject.stored(value) and value not in subject.derived), None)
     if missing is not None:
-        raise Unlowered(f"it reads value {missing}, which was not recorded and cannot be derived")
+        dtype = subject.value(missing).dtype
+        why = (
+            "which was not recorded and cannot be derived"
+            if dtype in KIND_OF
+            else f"which is {dtype}: such numbers are not checked"
+        )
+        raise Unlowered(f"it reads {subject.spoken(missing)}, {why}")
     return [
         subject.array(f"v{value}") if subject.stored(value) else _plainly(subject.derived[value]) for value in reads
     ]

@@ -58,12 +58,19 @@ def _parameters(before: Step, left: Tensors, after: Step, found: Tensors) -> Ite
 
 
 def last_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
-    """parameter → the key of what it was at the end of a step."""
-    last = {value.name: f"v{number}" for number, value in step.values.items() if _is_parameter(step, number)}
+    """parameter → the key of what it was at the end of a step: what an update left, or what the program made of it since."""
+    came = {
+        int(moment.given["update"]): moment.given.get("values") for moment in step.moments if moment.kind == "update"
+    }
+    names = {value.name for number, value in step.values.items() if _is_parameter(step, number)}
+    last = {value.name: (number, f"v{number}") for number, value in step.values.items() if value.name in names}
     for number, update in enumerate(step.updates):
-        for group in update.groups:
-            last.update({name: f"u{number}:after:parameter:{name}" for name in group["params"]})
-    return {name: key for name, key in last.items() if key in tensors}
+        found = came.get(number)
+        at = len(step.values) if found is None else int(found)
+        for name in (name for group in update.groups for name in group["params"]):
+            if name not in last or last[name][0] < at:
+                last[name] = at, f"u{number}:after:parameter:{name}"
+    return {name: key for name, (_, key) in last.items() if key in tensors}
 
 
 def first_parameters(step: Step, tensors: Tensors) -> dict[str, str]:

@@ -48,13 +48,21 @@ def with_mask(subject: Subject, call: Call) -> Recovered:
     if not (isinstance(given["input"], dict) and subject.stored(call.outputs[0])):
         raise Unlowered("its mask cannot be recovered: what came out was not recorded")
     x, y, p = given["input"]["value"], call.outputs[0], float(given.get("p", 0.5))
-    if not subject.stored(x):
-        raise Unlowered("its mask cannot be recovered: what went in was not recorded")
-    mask, unsure = _read(kind, subject.array(f"v{x}").astype(np.float64), subject.array(f"v{y}").astype(np.float64), p)
+    mask, unsure = _read(kind, _exactly(subject, x), subject.array(f"v{y}").astype(np.float64), p)
     _check_share(subject, call, mask, unsure, p)
     number = subject.add(Bound(mask), "bool")
     args: list[Any] = [{"value": x}, {"value": number}, kind.name, p]
     return Recovered(replace(call, op="masked_dropout", args=args, kwargs={}), number, unsure)
+
+
+def _exactly(subject: Subject, value: int) -> Any:
+    """A value as it was recorded, or as it was only moved from what was."""
+    if subject.stored(value):
+        return subject.array(f"v{value}").astype(np.float64)
+    found = subject.derived.get(value)
+    if found is None or (found.certain is not None and np.any(found.certain)):
+        raise Unlowered("its mask cannot be recovered: what went in was not recorded")
+    return np.asarray(found.value)
 
 
 def undecided(subject: Subject, found: Recovered | None) -> bool:

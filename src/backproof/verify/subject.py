@@ -107,7 +107,7 @@ class Subject:
         bearer = self.bearer(value)
         owner = None if region is None else self.step.regions[region]
         if owner is None or value not in owner.inputs:
-            if owner is None or owner.kind != "function" or self.value(value).inner:
+            if owner is None or owner.kind not in ("function", "backward hooks") or self.value(value).inner:
                 self.totals.setdefault((bearer, passing), Total()).add(part, origin)
             return  # what a function reads besides its inputs is a constant to it
         assert region is not None  # it has an owner

@@ -13,6 +13,7 @@ import numpy as np
 
 from backproof.engine.bounded import Bound
 from backproof.errors import BackproofError
+from backproof.numerics import FORMATS, gamma
 from backproof.optim.derive import UPDATE, Derived, Formats, derive, first_state
 from backproof.optim.record import Optimizer
 from backproof.optim.screen import screen
@@ -88,12 +89,21 @@ class _Update:
         for group in self.update.groups:
             for name in group["params"]:
                 try:
-                    if self.update.given.get("found_inf") or self.update.grads.get(name) is None:
+                    if f"u{self.number}:before:parameter:{name}" not in self.tensors:
+                        yield NotChecked(
+                            f"update of {name}", f"its numbers are {self._format(name)}, and are not recorded"
+                        )
+                    elif self.update.given.get("found_inf") or self.update.grads.get(name) is None:
                         yield self._still(name)
                     else:
                         yield from self._parameter(group, name)
                 except BackproofError as reason:
                     yield NotChecked(f"update of {name}", str(reason))
+
+    def _format(self, name: str) -> str:
+        return next(
+            (value.dtype for value in self.step.values.values() if value.name == name), "of a format unknown here"
+        )
 
     def recorded(self, when: str, what: str, name: str) -> Any:
         """A tensor of this update."""
@@ -163,7 +173,10 @@ class _Update:
         if self.named.record == "sparse_adam" and rows in self.tensors:
             subject, others = _rows(subject, np.unique(self.tensors[rows][0]))
             results.append(_exactly(name, "other rows", "rows changed that the gradient does not have", holds=others))
-        results.extend(_compared(subject))
+        if self.named.record == "sgd" and rows in self.tensors:
+            results.extend(_entry_by_entry(subject, self.tensors[rows][0], self.tensors[f"a{self.update.grads[name]}"]))
+        else:
+            results.extend(_compared(subject))
         cause = ""
         if any(result.verdict == "broken" for result in results) and self.looked_for < MOST_NAMED:
             from backproof.verify.misstep import cause_of
@@ -237,6 +250,20 @@ def _stretches(subject: Subject) -> dict[str, Judgement]:
             parts.setdefault(what, []).append(near.moved(0, begin))
     shapes = {what: np.shape(subject.claimed[what]) for what in parts}
     return {what: together(found).shaped(shapes[what]).judgement() for what, found in parts.items()}
+
+
+def _entry_by_entry(subject: Subject, rows: Any, sizes: Any) -> Iterator[Result]:
+    """A sparse gradient's entries are added to the parameter one after another; `sizes` has Σ|entries|."""
+    times = np.bincount(rows.astype(np.int64), minlength=subject.parameter.shape[0])
+    each = times.reshape(-1, *(1,) * (subject.parameter.ndim - 1))
+    reach = abs(subject.parameter) + abs(float(subject.hyper["lr"])) * sizes.astype(np.float64)
+    more = gamma(3 * each, FORMATS[subject.formats.computing].unit) * reach
+    for what, derived in subject.derived().items():
+        if what == UPDATE:
+            derived = replace(derived, certain=derived.certain + more, likely=derived.likely + more)
+        if what in subject.claimed:
+            verdict = judged_as(subject.claimed[what], derived)
+            yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
 
 
 def judged_as(claimed: Any, derived: Derived) -> Judgement:

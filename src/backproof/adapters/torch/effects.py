@@ -44,6 +44,22 @@ def writes_in_place(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Arg
     return place is not None and place < len(args) and args[place] is True
 
 
+# ── lists ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+EACH = "_foreach_"
+"""What the names of functions begin with that take lists of tensors."""
+
+
+def one_of(args: tuple[Any, ...], kwargs: Arguments, op: str, i: int) -> tuple[list[Any], Arguments]:
+    """The arguments of what happens at one place of the lists."""
+    given, count = [each[i] if isinstance(each, (list, tuple)) else each for each in args], 3
+    more = {key: each[i] if isinstance(each, (list, tuple)) else each for key, each in kwargs.items()}
+    more |= {"value": more.pop("scalars")} if "scalars" in more else {}
+    if op.startswith("addc") and len(given) > count:  # what lists take by place a function of tensors takes by name
+        more["value"] = given.pop()
+    return given, more
+
+
 # ── autocast ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -67,6 +67,11 @@ def is_abstract(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, FakeTensor)
 
 
+def has_numbers(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's numbers can be written: those of complex and quantized formats, and of nested tensors, cannot."""
+    return not is_abstract(tensor) and tensor.dtype in DTYPES and not tensor.is_nested
+
+
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """All tensors in a nested structure, in order."""
     if isinstance(value, torch.Tensor):
@@ -78,9 +83,16 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return []
 
 
+def in_full(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with all its zeros. Entries of a sparse one that lie in one place are added up as the framework does it."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return (tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor).to_dense()
+
+
 def stored(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], memoryview]:
-    """A tensor for the safetensors writer; without a copy where it is contiguous and on the CPU."""
-    flat = tensor.detach().cpu().contiguous()
+    """A tensor for the safetensors writer; without a copy where it is contiguous and on the CPU. A sparse one is written in full."""
+    flat = in_full(tensor.detach()).cpu().contiguous()
     code = DTYPES[flat.dtype][1]
     if not flat.numel():
         return code, tuple(tensor.shape), memoryview(b"")

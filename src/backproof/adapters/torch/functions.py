@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from backproof.adapters.torch.observe import Observer
 
 _Base: Any = torch.autograd.function._SingleLevelFunction  # noqa: SLF001 # where every `apply` passes, also one that was kept in a name
+FRAMEWORKS = {"CheckpointFunction": "checkpoint", "BackwardHookFunction": "backward hooks"}
+"""What the framework itself makes of such functions: a forward that runs again; and a place where a module's hooks see gradients."""
 _intended: set[Any] = set()
 _within = threading.local()
 
@@ -86,8 +88,8 @@ def _applied(observer: Observer, cls: Any, plain: Callable[[], Any], args: tuple
     with observer.quiet():
         inputs = tuple(observer.values.number(item) for item in given)
     region = len(observer.regions)
-    kind = "checkpoint" if cls.__name__ == "CheckpointFunction" else "function"
-    name = cls.__name__ if kind == "function" else "checkpoint"
+    kind = FRAMEWORKS.get(cls.__name__, "function")
+    name = cls.__name__ if kind == "function" else kind
     observer.regions.append(Region(kind, name, observer.here, inputs, (), is_intended(cls)))
     with observer.within(region):
         result = plain()
@@ -98,7 +100,7 @@ def _applied(observer: Observer, cls: Any, plain: Callable[[], Any], args: tuple
 
 def _follows_rules(cls: Any) -> bool:
     """Whether its backward is the framework's own, run again."""
-    return cls.__name__ == "CheckpointFunction"
+    return cls.__name__ in FRAMEWORKS
 
 
 def _spoil(observer: Observer, region: int, why: str) -> None:

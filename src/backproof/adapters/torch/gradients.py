@@ -29,13 +29,22 @@ class Gradients:
         """Is told that the backward pass has reached what made a value."""
         self.copies = False
         """Whether something rewrites the gradients of parameters during a backward pass, unseen: they are then copied as they arrive."""
+        self._earlier: dict[int, dict[str, Any]] = {}
+        """Values that were made before the step, by what can be differentiated, and what made them."""
+        self._rewritten: set[int] = set()
+        """Parameters with hooks that see `.grad` once it is there, and may change it."""
         self._handles: list[Any] = []
+        self._waiting: list[tuple[Any, Callable[..., None]]] = []
+        """Nodes to be watched from the next pass on."""
         self._listening = False
         self._missed = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """A backward pass whose roots and seeds are known: what comes back in here is the gradient of a value."""
+        while self._waiting:
+            node, given = self._waiting.pop()
+            self._handles.append(node.register_hook(given))
         self._listening = True
         try:
             yield
@@ -51,19 +60,25 @@ class Gradients:
 
     def follow(self, tensor: torch.Tensor, number: int, *, made: bool) -> None:
         """Ask to be shown the gradient, and remember what in the backward pass stands for this value."""
-        if (
-            not tensor.requires_grad
-            or is_abstract(tensor)
-            or tensor.is_inference()
-            or torch.is_inference_mode_enabled()
-        ):
+        if not tensor.requires_grad or is_abstract(tensor) or tensor.is_inference():
             return
         if tensor.grad_fn is not None:
-            if not made:
+            if not made and self.values.found[number].origin == "input":
+                self._earlier[number] = self._stranger(tensor, number)
+            elif not made:
                 self.values.unseen.append(self._stranger(tensor, number))
             self.makers[tensor.grad_fn, tensor.output_nr] = number
+        if torch.is_inference_mode_enabled():  # it is a parameter that is only read here, and may be trained later
+            with torch.inference_mode(False):
+                self._hook(tensor, number)
+        else:
+            self._hook(tensor, number)
+
+    def _hook(self, tensor: torch.Tensor, number: int) -> None:
         hooks: Any = getattr(tensor, "_backward_hooks", None)
         others = isinstance(hooks, OrderedDict) and bool(hooks)
+        if getattr(tensor, "_post_accumulate_grad_hooks", None):
+            self._rewritten.add(number)
         handle = tensor.register_hook(partial(self._arrived, number))  # type: ignore[no-untyped-call] # torch says no more
         self._handles.append(handle)
         if others:  # the user's hooks were there before: see it before they do, and after
@@ -78,8 +93,10 @@ class Gradients:
     def _arrived(self, number: int, gradient: torch.Tensor | None) -> None:
         if gradient is None or not self._hears():
             return
+        if number in self._earlier:  # the pass goes on to where nothing was recorded
+            self.values.unseen.append(self._earlier.pop(number))
         self.used(number)
-        copied = self.copies and self.values.found[number].origin == "parameter"
+        copied = number in self._rewritten or (self.copies and self.values.found[number].origin == "parameter")
         self._add(gradient_key(number, self.passing), gradient.clone() if copied else gradient)
 
     def _handed(self, number: int, gradient: torch.Tensor | None) -> None:
@@ -97,17 +114,15 @@ class Gradients:
             else:
                 self.values.hold(key, gradient)
 
-    def watch(self, node: Any, region: int, inputs: Sequence[int | None]) -> Any:
-        """See what a node of the backward pass gives to each of its inputs."""
+    def watch(self, node: Any, region: int, inputs: Sequence[int | None]) -> None:
+        """See what a node of the backward pass gives to each of its inputs, once all hooks of others have seen it."""
 
         def given(found: Sequence[torch.Tensor | None], _: Any) -> None:
             for number, gradient in zip(inputs, found, strict=False):
                 if number is not None and gradient is not None and self._hears():
                     self._add(contribution_key(region, number, self.passing), gradient)
 
-        handle = node.register_hook(given)
-        self._handles.append(handle)
-        return handle
+        self._waiting.append((node, given))
 
     def inputs_of(self, node: Any) -> list[int | None] | None:
         """The values whose gradients a node makes; None if one of them is not known."""
@@ -152,6 +167,7 @@ class Gradients:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._waiting.clear()
         self.makers.clear()
         for key in [key for key in self.values.numbers if key[0] == "h"]:
             before = self.values.numbers["g" + key[1:].removesuffix(".0")]

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Protocol
+from weakref import ReferenceType, ref
 
 import torch
 
-from backproof.adapters.torch.encode import tensors_in
+from backproof.adapters.torch.encode import has_numbers, in_full, tensors_in
 from backproof.adapters.torch.hands import DEPTH, HANDS, Hand, line, operation, scaler_scale, world
 from backproof.adapters.torch.values import Values, storage_of
 from backproof.trace.handling import Moment
@@ -60,7 +61,7 @@ class Handling:
         self._names = {id(parameter): name for name, parameter in self.parameters}
         self._known: dict[str, tuple[Key, int]] = {}
         self._memory: dict[int, list[str]] = {}
-        self._pending: dict[str, tuple[bool, tuple[int, int]]] = {}
+        self._pending: dict[str, tuple[bool, int, ReferenceType[torch.Tensor]]] = {}
         """Gradients from before the step that nobody has looked at: whether an update followed them, and which they are."""
         self._dirty: set[str] = set()
         self._replaced: set[str] = set()
@@ -88,6 +89,8 @@ class Handling:
                         del self._known[name]
                         changed[name] = None
                     continue
+                if not has_numbers(gradient):
+                    continue
                 key = self.observer.values.epoch(gradient)
                 if known is not None and known[0] == key and name not in self._dirty and not closely:
                     continue
@@ -101,18 +104,24 @@ class Handling:
         return changed
 
     def _same(self, gradient: torch.Tensor, number: int) -> bool:
-        kept, now = self.observer.values.numbers[f"v{number}"], _dense(gradient)
-        return kept.dtype == now.dtype and kept.shape == now.shape and torch.equal(kept, now)
+        kept, now = self.observer.values.numbers.get(f"v{number}"), in_full(gradient)
+        return kept is not None and kept.dtype == now.dtype and kept.shape == now.shape and torch.equal(kept, now)
 
     def _take(self, name: str, key: Key, gradient: torch.Tensor, *, fresh: bool) -> int:
         """A copy of a gradient, as the value that it is now; what is kept sparse is written out."""
-        number = self.observer.values.secure(_dense(gradient), fresh=fresh)
+        number = self.observer.values.secure(in_full(gradient), fresh=fresh)
         if gradient.layout is torch.sparse_coo:
-            self.observer.values.numbers[f"i{number}"] = gradient.coalesce().indices().clone()
+            self._entries(number, gradient)
         self._memory.setdefault(storage_of(gradient), []).append(name)
         key = self.observer.values.epoch(gradient)
         self._known[name] = key, number
         return number
+
+    def _entries(self, number: int, gradient: torch.Tensor) -> None:
+        """Of a sparse gradient: where its entries are, one place maybe more than once, and the sum of their sizes."""
+        indices, values = gradient._indices(), gradient._values()  # noqa: SLF001 # as they are: asking otherwise would add them up
+        sizes = torch.sparse_coo_tensor(indices, values.abs(), gradient.shape, check_invariants=False)
+        self.observer.values.numbers |= {f"i{number}": indices.clone(), f"a{number}": in_full(sizes)}
 
     def value_of(self, name: str) -> int | None:
         """The value that a parameter's gradient was when it was last looked at."""
@@ -127,28 +136,33 @@ class Handling:
         after = more.pop("after", len(self.observer.calls))
         self.moments.append(Moment(kind, by, after, dict(grads), more, tuple(over)))
 
-    def start(self, used: Mapping[str, tuple[int, int]]) -> None:
-        """The step begins. `used` has the gradients that the last update followed.
+    def start(self, used: Mapping[str, tuple[ReferenceType[torch.Tensor], int]]) -> None:
+        """The step begins. `used` has the gradients that updates have followed.
 
         What there is already is looked at when something needs it: mostly it is cleared first, and then nobody does.
         """
         with torch._C.DisableTorchFunction():  # noqa: SLF001 # as in `look`
             for name, parameter in self.parameters:
                 if parameter.grad is not None:
-                    key = id(parameter.grad), parameter.grad._version  # noqa: SLF001 # how often it was changed
-                    self._pending[name] = used.get(name) == key, key
+                    stale = name in used and _still_there(parameter.grad, *used[name])
+                    version: int = parameter.grad._version  # noqa: SLF001 # how often it was changed
+                    self._pending[name] = stale, version, ref(parameter.grad)
                     self._memory.setdefault(storage_of(parameter.grad), []).append(name)
 
     def _begin(self) -> None:
         """Look at what there was when the step began; what is gone by now was cleared."""
         pending, self._pending = self._pending, {}
-        found = self.look()
-        if found:
-            stale = [name for name in found if pending.get(name) == (True, self._known[name][0][:2])]
-            self.add("start", "", found, used=stale)
-        gone = {name: None for name in pending if name not in found}
+        found, grads = self.look(), {name: parameter.grad for name, parameter in self.parameters}
+        there = {name: value for name, value in found.items() if name in pending and pending[name][2]() is grads[name]}
+        if there:
+            stale = [name for name in there if pending[name][:2] == (True, self._known[name][0][1])]
+            self.add("start", "", there, used=stale)
+        gone = {name: None for name in pending if name not in there}
         if gone:
             self.add("clear", "", gone)
+        fresh = {name: value for name, value in found.items() if name not in there}
+        if fresh:
+            self.add("assign", "", fresh)
 
     def settle(self, *, closely: bool = False) -> None:
         """End what was at work, and find what changed since then by nothing that was seen."""
@@ -220,15 +234,15 @@ class Handling:
         if names:
             self._dirty |= names
             op = name.rpartition(".")[2]
-            more = {"scalar": float(args[1])} if op.startswith("_foreach") and _is_number(args[1:2]) else {}
-            self.add("edit", f"{op} at {line()}", self.look(), op=op, calls=[first, len(self.observer.calls)], **more)
+            self.add("edit", f"{op} at {line()}", self.look(), op=op, calls=[first, len(self.observer.calls)])
 
     @contextmanager
     def backward(self, passing: int) -> Iterator[None]:
         """A backward pass, by its number."""
         self.settle()
         yield
-        self.add("backward", "", self.look(), passing=passing, reduced=self.reducing())
+        hooked = [name for name, each in self.parameters if getattr(each, "_post_accumulate_grad_hooks", None)]
+        self.add("backward", "", self.look(), passing=passing, reduced=self.reducing(), hooked=hooked)
 
     def _within(self) -> _Open | None:
         """The known function that is at work, found on the stack."""
@@ -329,19 +343,17 @@ class Handling:
         return result
 
 
+def _still_there(gradient: torch.Tensor, followed: ReferenceType[torch.Tensor], version: int) -> bool:
+    """Whether a gradient that an update has followed was not cleared since; something may have been added to it."""
+    if followed() is not gradient:
+        return False
+    changed = gradient._version != version  # noqa: SLF001 # as above
+    return not changed or gradient.layout is not torch.strided or bool(gradient.any())
+
+
 def _writes(name: str) -> bool:
     """Whether a function of this name changes its first argument."""
     short = name.rpartition(".")[2]
     if short.startswith("__"):
         return short.startswith("__i") and short not in ("__invert__", "__index__", "__int__", "__iter__")
     return (short.endswith("_") and not short.endswith("__")) or short == "__setitem__"
-
-
-def _is_number(given: tuple[Any, ...]) -> bool:
-    return len(given) == 1 and (
-        isinstance(given[0], (int, float)) or (isinstance(given[0], torch.Tensor) and not given[0].dim())
-    )
-
-
-def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient if gradient.layout is torch.strided else gradient.to_dense()

@@ -7,38 +7,26 @@ A `TorchFunctionMode` sees each call of PyTorch's functions before it happens; w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode
 
-from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, renumbered, writes_in_place
+from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, one_of, renumbered, writes_in_place
 from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.inside import inside
+from backproof.adapters.torch.kinds import FILLS, SOURCES, kind_of, name_of, transformed
 from backproof.adapters.torch.modules import Modules
-from backproof.adapters.torch.passes import PASSES, run_pass
+from backproof.adapters.torch.passes import run_pass
 from backproof.adapters.torch.saved import Saved
 from backproof.adapters.torch.updates import Updates
 from backproof.adapters.torch.values import Values
-from backproof.lowering import LOWERINGS, canonical
 from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
-
-VIEWS_BY_GETTER = {"T", "mT", "H", "mH", "real"}
-# Calls that make tensors from nothing, or copies that autograd knows nothing of: sources, which say nothing of mathematics.
-SOURCES = set(
-    "tensor as_tensor arange zeros ones full empty zeros_like ones_like full_like empty_like rand randn randint rand_like randn_like "
-    "randint_like randperm eye linspace logspace tril_indices triu_indices new_zeros new_ones new_full new_empty new_tensor bernoulli "
-    "multinomial normal poisson from_numpy empty_strided new_empty_strided complex polar frombuffer __deepcopy__".split()
-)
-# In place, and random or of nothing: what they write is a source too.
-FILLS = set("normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ zero_ fill_".split())
-LOOKS = {"requires_grad_", "retain_grad", "share_memory_", "pin_memory", "record_stream"}
-"""They change nothing that is a number."""
 
 
 class Observer(TorchFunctionMode):
@@ -93,13 +81,13 @@ class Observer(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = _name(func)
-        if self._paused or name is None:
+        name = name_of(func)
+        if self._paused or name is None or transformed():
             return func(*args, **kwargs)
         if self.handling.takes(func, name, args):
             with self.quiet():
                 return self.handling.run(func, args, kwargs)
-        kind, op = _kind_of(name)
+        kind, op = kind_of(name)
         first = len(self.calls)
         result = getattr(self, f"_{kind}")(func, op, args, kwargs)
         self.handling.edited(name, args, first)
@@ -173,6 +161,35 @@ class Observer(TorchFunctionMode):
                 self.values.number(result)
         return result
 
+    def _each(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of lists of tensors: a call for each place in them."""
+        several = [one_of(args, kwargs, op, i) for i in range(len(args[0]))]
+        with self.quiet():
+            if op.endswith("_"):
+                return self._write_each(func, op, several, args, kwargs)
+            said = [self._said(*given) for given in several]
+            result = func(*args, **kwargs)
+            for each, made in zip(said, result or (), strict=True):
+                self._append(op, each, (self.values.made(made),))
+        return result
+
+    def _write_each(self, func: Callable[..., Any], op: str, several: list[Any], args: Any, kwargs: Any) -> Any:
+        """The same of one that changes the first of them."""
+        written = []
+        for given, more in several:
+            base, before = self._base(given[0])
+            said = self._said(given, more)
+            if base is not None:
+                said[0][0] = {"value": before}
+            written.append((given[0], base, said))
+        for target in args[0]:
+            self.values.keep(target)
+        result = func(*args, **kwargs)
+        for target, base, said in written:
+            place = len(self.calls)
+            self._append(op, said, (self.values.written(target, base),), place)
+        return result
+
     def _base(self, target: torch.Tensor) -> tuple[tuple[torch.Tensor, int] | None, int]:
         """Of a tensor that will be written: its base, for a view; and its value, read from that base as autograd will read it."""
         number = self.values.number(target)
@@ -209,7 +226,7 @@ class Observer(TorchFunctionMode):
                 self.gradients.handed(args[0], number)
         return result
 
-    def _said(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _said(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         number = self.values.number
         return [encode(item, number) for item in args], {key: encode(item, number) for key, item in kwargs.items()}
 
@@ -223,7 +240,10 @@ class Observer(TorchFunctionMode):
         rounded = self.casts.said(op, given, outputs)
         if rounded:
             said = renumbered(said[0], rounded), renumbered(said[1], rounded)
-        numbers = tuple(self.values.made(item) for item in outputs)
+        # Of several results one may be the very tensor that was given: it stays the value that it is.
+        numbers = tuple(
+            self.values.hidden(item, stored=False) if id(item) in before else self.values.made(item) for item in outputs
+        )
         region = self.region if known else self._unknown(op, outputs, numbers)
         self._append(op, said, numbers, region=region)
 
@@ -275,7 +295,7 @@ class Observer(TorchFunctionMode):
             said = [{"value": self.values.number(other)}]
             self.values.number(target)
             result = func(*args, **kwargs)
-            self._append("alias", (said, {}), (self.values.replaced(target),))
+            self._append("alias", (said, {}), (self.values.replaced(target, elsewhere=True),))
         return result
 
     # ── backward ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -332,40 +352,3 @@ class Observer(TorchFunctionMode):
 
 def _plainly(item: Any) -> Any:
     return item["plain"] if isinstance(item, dict) and set(item) == {"plain"} else item
-
-
-_NAMES: dict[Any, str | None] = {
-    getattr(torch.autograd, name): f"torch.autograd.{name}" for name in ("backward", "grad")
-}
-"""The names of functions that were met, and of two that PyTorch does not tell."""
-_KINDS: dict[str, tuple[str, str]] = {}
-
-
-def _name(func: Callable[..., Any]) -> str | None:
-    """A function's full name, looked up once."""
-    if func not in _NAMES:
-        found = resolve_name(func)
-        _NAMES[func] = found or getattr(func, "__name__", None)
-    return _NAMES[func]
-
-
-def _kind_of(name: str) -> tuple[str, str]:
-    """How a function is to be seen, and its canonical name; looked up once."""
-    if name not in _KINDS:
-        _KINDS[name] = _sorted_out(name)
-    return _KINDS[name]
-
-
-def _sorted_out(name: str) -> tuple[str, str]:
-    if name in PASSES:
-        return "backward", name
-    op = canonical(name)
-    if name == "torch.Tensor.register_hook":
-        return "hook", op
-    if name == "torch.Tensor.data.__set__":
-        return "assign", op
-    if op in SOURCES or op in LOOKS or (name.endswith(".__get__") and op not in VIEWS_BY_GETTER):
-        return "plain", op
-    if op.endswith("_") and not op.endswith("__"):
-        return "write", op
-    return ("call" if op in LOWERINGS else "through"), op

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from threading import get_ident
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 
@@ -37,7 +38,8 @@ class Stepping:
         self.more: dict[str, Any] = {"fresh": not any(optimizer.state for optimizer in self.optimizers)}
         """Facts of the run."""
         self.observer: Observer | None = None
-        self._used: dict[str, tuple[int, int]] = {}
+        self._used: dict[str, tuple[ReferenceType[torch.Tensor], int]] = {}
+        """The gradients that updates have followed, and how often they had been changed by then."""
         self._names: dict[int, str] = {}
         self._stack = ExitStack()
         self._always = ExitStack()
@@ -93,6 +95,7 @@ class Stepping:
         """Observe no longer; what was seen."""
         observer = self._left()
         observer.handling.settle()
+        observer.values.leave()
         observer.saved.settle()
         observer.scheduled = self.schedules.take()
         return observer
@@ -175,7 +178,7 @@ class Stepping:
         for parameter in parameters_of(optimizer):
             gradient, name = parameter.grad, self._names.get(id(parameter))
             if gradient is not None and name is not None:
-                self._used[name] = id(gradient), gradient._version  # noqa: SLF001 # there is no other way to ask
+                self._used[name] = ref(gradient), gradient._version  # noqa: SLF001 # there is no other way to ask
         self.updated(which)
 
     def _wrapped(self, observer: Observer, wrapper: Any) -> None:

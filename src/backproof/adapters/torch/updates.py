@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import encode
+from backproof.adapters.torch.encode import encode, has_numbers
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.values import Values
 from backproof.errors import UsageError
@@ -29,7 +29,7 @@ class Updates:
     def before(self, optimizer: torch.optim.Optimizer, which: int = 0) -> None:
         """Parameters, gradients and state, as the optimizer finds them."""
         self.handling.settle(closely=True)
-        self.handling.add("update", "", {}, update=len(self.found))
+        self.handling.add("update", "", {}, update=len(self.found), values=len(self.values.found))
         self._which = which
         for parameter in parameters_of(optimizer):
             self.values.keep(parameter)
@@ -51,7 +51,7 @@ class Updates:
         claimed = self.claimed.get(self._which, "")
         given = _told(optimizer)
         self.found.append(Update(class_of(optimizer), groups, state, grads, self._which, before, given, claimed))
-        self.values.renewed.update(names)
+        self.values.renew(parameters_of(optimizer))
         found = self.handling.look()
         if found:
             self.handling.add("step", "", found, update=len(self.found) - 1)
@@ -70,6 +70,8 @@ class Updates:
         numbers, update = self.values.numbers, len(self.found)
         for i, parameter in enumerate(parameters_of(optimizer)):
             name = self._name(parameter, i)
+            if not has_numbers(parameter):
+                continue
             numbers[f"u{update}:{when}:parameter:{name}"] = parameter.detach().clone()
             for key, item in optimizer.state.get(parameter, {}).items():
                 if isinstance(item, (torch.Tensor, int, float)) and not isinstance(item, bool):

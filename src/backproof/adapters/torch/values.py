@@ -8,13 +8,13 @@ to write into its base.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import dtype_name, is_abstract
+from backproof.adapters.torch.encode import dtype_name, has_numbers, is_abstract
 from backproof.trace.step import Value
 
 
@@ -53,9 +53,10 @@ class Values:
         """Is told of every value whose numbers are held."""
         self.inside = False
         """Whether values are made where no gradient can be seen."""
-        self.renewed: set[int] = set()
-        """Tensors that an optimizer has changed since they were last looked at."""
+        self._renewed_as: dict[int, tuple[int, int, int]] = {}
+        """Tensors that an optimizer has changed since they were last looked at, and as which it left them."""
         self._tie = tie
+        self._began = _nodes_so_far()
         self._seen: dict[int, _Seen] = {}
         self._alive: list[torch.Tensor] = []
         self._memories: dict[int, _Memory] = {}
@@ -94,6 +95,18 @@ class Values:
         seen = self._seen[id(tensor)]
         if not self._is(tensor, seen):
             self._unexplained(tensor, seen, "a region whose inside is not known")
+
+    def renew(self, parameters: Iterable[torch.Tensor]) -> None:
+        """An optimizer has changed these."""
+        self._renewed_as.update({id(parameter): self.epoch(parameter) for parameter in parameters})
+
+    def leave(self) -> None:
+        """The step ends: parameters that were changed otherwise than by an optimizer are seen as they are left."""
+        for tensor in list(self._alive):
+            if id(tensor) in self.parameters:
+                renewed = self._renewed_as.get(id(tensor))
+                if renewed is None or renewed != self.epoch(tensor):
+                    self.number(tensor)
 
     def alive(self) -> list[torch.Tensor]:
         """Every tensor that was seen, as long as the step lasts."""
@@ -161,20 +174,26 @@ class Values:
         inner = (self.inside or abstract) and origin == "call" and tensor.is_floating_point()
         name = self.names.get(id(tensor), "")
         self.found[number] = Value(number, dtype_name(tensor.dtype), tuple(tensor.shape), name, origin, inner)
-        if stored and not abstract:
+        if stored and has_numbers(tensor):
             self.hold(f"v{number}", tensor)
             self.note(number, self.numbers[f"v{number}"])
         return number
 
     def hold(self, key: str, tensor: torch.Tensor) -> None:
         """Hold on to a tensor's numbers, without a copy as long as they do not change."""
-        self.numbers[key] = tensor.detach()
-        self._memory(tensor).keys.append(key)
+        if has_numbers(tensor):
+            self.numbers[key] = tensor.detach()
+            self._memory(tensor).keys.append(key)
 
     def _take(self, tensor: torch.Tensor, number: int) -> None:
         if id(tensor) not in self._seen:
             self._alive.append(tensor)  # an id is only ever one tensor's while that lives
         self._seen[id(tensor)] = _Seen(number, _version(tensor), self._memory(tensor).epoch, tensor.grad_fn)
+
+    def _was_there(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor that can be differentiated was made before the step."""
+        node: Any = tensor.grad_fn
+        return bool(node._sequence_nr() < self._began)  # noqa: SLF001 # how many there were before it
 
     def _first(self, tensor: torch.Tensor) -> int:
         """A tensor that no call has made: it was there before the step, or something unseen made it."""
@@ -185,7 +204,7 @@ class Values:
             return number
         known = id(tensor) in self.names
         kind = "buffer" if known and id(tensor) not in self.parameters else "parameter" if known else "input"
-        number = self._new(tensor, kind if tensor.grad_fn is None else "unseen")
+        number = self._new(tensor, kind if tensor.grad_fn is None or self._was_there(tensor) else "unseen")
         self._take(tensor, number)
         self.follow(tensor, number, made=False)
         return number
@@ -220,9 +239,12 @@ class Values:
         memory.writes.append((memory.epoch, number, tensor))
         return number
 
-    def replaced(self, tensor: torch.Tensor) -> int:
-        """The value of a tensor whose numbers a call has just changed, though the framework does not count that as a change."""
-        self._memory(tensor).epoch += 1
+    def replaced(self, tensor: torch.Tensor, *, elsewhere: bool = False) -> int:
+        """The value of a tensor whose numbers a call has just changed, though the framework does not count that as a change.
+
+        `elsewhere`: what lies in its memory was not written, it is another memory now.
+        """
+        self._memory(tensor).epoch += not elsewhere
         number = self._new(tensor, "call")
         before = self._seen.get(id(tensor))
         if before is not None and tensor.requires_grad:
@@ -231,7 +253,7 @@ class Values:
         return number
 
     def _changed(self, tensor: torch.Tensor, seen: _Seen) -> int:
-        if id(tensor) in self.renewed:
+        if id(tensor) in self._renewed_as:
             return self._renewed(tensor, seen)
         base = tensor._base if tensor._is_view() else None  # noqa: SLF001
         memory = self._memory(tensor)
@@ -259,7 +281,7 @@ class Values:
 
     def _renewed(self, tensor: torch.Tensor, seen: _Seen) -> int:
         """A parameter after its update: a leaf as before, and the very one for the framework."""
-        self.renewed.discard(id(tensor))
+        del self._renewed_as[id(tensor)]
         number = self._new(tensor, "parameter")
         if tensor.requires_grad:
             self._share(number, seen.number)
@@ -301,6 +323,13 @@ class Values:
         if found is None:
             found = self._memories[place] = _Memory()
         return found
+
+
+def _nodes_so_far() -> int:
+    """How many nodes of backward passes were made, in this thread, until now."""
+    with torch.enable_grad():
+        node: Any = torch.ones((), requires_grad=True).exp().grad_fn
+    return int(node._sequence_nr())  # noqa: SLF001 # there is no other way to ask
 
 
 def storage_of(tensor: torch.Tensor) -> int:

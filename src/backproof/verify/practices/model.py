@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backproof.lowering.structure import KIND_OF
 from backproof.trace.step import Call
 from backproof.verify.losses import CLASSES, ignored_index, target_of
 from backproof.verify.practices.record import Practice, Seen
@@ -39,10 +40,15 @@ def _without_gradient(seen: Seen) -> Iterator[str]:
     for update in seen.subject.step.updates:
         if not any(value is not None for value in update.grads.values()):
             continue
-        trainable = set(seen.subject.step.facts.get("trainable", ()))
+        trainable = set(seen.subject.step.facts.get("trainable", ())) - _without_numbers(seen)
         without = [name for name, value in update.grads.items() if value is None and name in trainable]
         if without:
             yield f"{_listed(without)} had no gradient when the optimizer came"
+
+
+def _without_numbers(seen: Seen) -> set[str]:
+    """Parameters in formats that are not recorded: what they get is not known."""
+    return {value.name for value in seen.subject.step.values.values() if value.name and value.dtype not in KIND_OF}
 
 
 def _dropout(call: Call) -> tuple[float, bool] | None:

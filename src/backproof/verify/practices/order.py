@@ -13,8 +13,12 @@ def _names(names: list[str]) -> str:
 
 
 def _not_cleared(seen: Seen) -> Iterator[str]:
-    """Gradients that an update has already followed are still there when a backward pass adds to them."""
+    """Gradients that an update has followed are there when a backward pass adds to them, and again when an update comes for them.
+
+    A pass may come by them on its way, as that of a generator by its discriminator's; they are then cleared before they are used.
+    """
     used: set[str] = set()
+    mixed: dict[str, int] = {}
     now: dict[str, int | None] = {}
     for moment in seen.subject.step.moments:
         now.update(moment.grads)
@@ -22,14 +26,17 @@ def _not_cleared(seen: Seen) -> Iterator[str]:
             used = set(moment.given.get("used", ()))
         elif moment.kind == "update":
             grads = seen.subject.step.updates[int(moment.given["update"])].grads
-            used |= {name for name, value in grads.items() if value is not None}
-        elif moment.kind == "backward":
-            added = [name for name in moment.grads if name in used]
-            if added:
-                yield f"pass {moment.given['passing']} added to the gradients of {_names(added)}, which an update had followed"
+            here = {name for name, value in grads.items() if value is not None}
+            again = [name for name in mixed if name in here]
+            if again:
+                yield f"pass {mixed[again[0]]} added to the gradients of {_names(again)}, which an update had followed"
                 return
+            used |= here
+        elif moment.kind == "backward":
+            mixed |= {name: int(moment.given["passing"]) for name in moment.grads if name in used}
         elif moment.kind in ("clear", "assign"):
             used -= set(moment.grads)
+            mixed = {name: passing for name, passing in mixed.items() if name not in moment.grads}
 
 
 def _window(moments: list[Moment], at: int) -> list[Moment]:
