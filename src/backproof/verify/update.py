@@ -258,12 +258,12 @@ def _entry_by_entry(subject: Subject, rows: Any, sizes: Any) -> Iterator[Result]
     each = times.reshape(-1, *(1,) * (subject.parameter.ndim - 1))
     reach = abs(subject.parameter) + abs(float(subject.hyper["lr"])) * sizes.astype(np.float64)
     more = gamma(3 * each, FORMATS[subject.formats.computing].unit) * reach
-    for what, derived in subject.derived().items():
-        if what == UPDATE:
-            derived = replace(derived, certain=derived.certain + more, likely=derived.likely + more)
-        if what in subject.claimed:
-            verdict = judged_as(subject.claimed[what], derived)
-            yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
+    found = subject.derived()
+    update = found[UPDATE]
+    found[UPDATE] = replace(update, certain=update.certain + more, likely=update.likely + more)
+    for what in found.keys() & subject.claimed.keys():
+        verdict = judged_as(subject.claimed[what], found[what])
+        yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
 
 
 def judged_as(claimed: Any, derived: Derived) -> Judgement:
