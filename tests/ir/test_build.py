@@ -44,6 +44,8 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
 }
 
 
@@ -55,7 +57,7 @@ def test_operators_broadcast_as_numpy_does(sign: str, shapes: Any) -> None:
     assert np.array_equal(run(OPERATORS[sign], a, b), OPERATORS[sign](a, b))
 
 
-@pytest.mark.parametrize("sign", ["+", "-", "*", "/", "<", ">="])
+@pytest.mark.parametrize("sign", ["+", "-", "*", "/", "**", "<", ">=", "==", "!="])
 @pytest.mark.parametrize("other", [2, 0.5, True, [1.0, 2.0], np.array([3, 4]), np.float32(1.5)], ids=repr)
 def test_operators_take_plain_numbers_on_either_side(sign: str, other: Any) -> None:
     if other is True:
@@ -64,8 +66,51 @@ def test_operators_take_plain_numbers_on_either_side(sign: str, other: Any) -> N
         return
     a, plain = numbers(2), np.asarray(other, dtype=float)
     assert np.array_equal(run(lambda ref: OPERATORS[sign](ref, other), a), OPERATORS[sign](a, plain))
-    if sign in "+-*/":
+    if sign in "**+-/":
         assert np.array_equal(run(lambda ref: OPERATORS[sign](other, ref), a), OPERATORS[sign](plain, a))
+
+
+def test_operators_of_one_value_are_numpy_s() -> None:
+    a = numbers(3) - 1.0
+    assert np.array_equal(run(abs, a), abs(a))
+    assert np.array_equal(run(lambda ref: +ref, a), a)
+    assert np.array_equal(run(lambda ref: -ref, a), -a)
+
+
+def test_a_value_is_gone_through_along_its_first_axis() -> None:
+    a = numbers(3, 2)
+    assert np.array_equal(
+        run(lambda ref: sum((row * i for i, row in enumerate(ref)), ref[0] * 0.0), a), a[1] + 2 * a[2]
+    )
+    assert len(Builder().leaf(real(3, 2))) == 3
+
+
+def test_what_has_no_meaning_while_a_graph_is_made_says_so_and_adds_nothing() -> None:
+    x, number = (builder := Builder()).leaf(real(2)), builder.leaf(real())
+    positive = x > 0.0
+    before = len(builder)
+    for wrong, match in (
+        (lambda: bool(positive), "no truth value"),
+        (lambda: bool(x), "no truth value"),
+        (lambda: np.asarray(x), "no array"),
+        (lambda: len(number), "no length"),
+        (lambda: list(number), "no length"),
+        (lambda: x + 10**400, "too large"),
+        (lambda: x * None, "not of NoneType"),
+    ):
+        with pytest.raises(GraphError, match=match):
+            wrong()
+    assert len(builder) == before
+    assert (x == "text") is False  # no numbers to compare with
+    assert {x: 1}[x] == 1  # and it is still a key
+
+
+def test_a_builder_that_is_closed_adds_nothing_and_says_why() -> None:
+    x = (builder := Builder()).leaf(real(2))
+    builder.close("it is over")
+    with pytest.raises(GraphError, match="it is over"):
+        x + x
+    assert len(builder) == 1
 
 
 @pytest.mark.parametrize(

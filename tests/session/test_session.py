@@ -326,6 +326,9 @@ def test_foreign_and_stale_references_are_told_apart():
     s.reset_tape()
     with pytest.raises(SessionError, match="stale"):
         s.value(x)
+    for late in (lambda: x + x, lambda: -x, lambda: x[0], lambda: x @ x):
+        with pytest.raises(GraphError, match="stale"):
+            late()
 
 
 def test_wrong_seeds_and_outputs_are_refused():
@@ -455,8 +458,24 @@ MISUSE = {
     "nothing given": (lambda s, x: s.tanh(), "missing a required argument: 'x'"),
     "too many given": (lambda s, x: s.tanh(x, x), "tanh takes 1 inputs, and got 2"),
     "an unknown parameter": (lambda s, x: s.softmax(x, axis=0), "unexpected keyword argument 'axis'; it takes"),
-    "a text for a number": (lambda s, x: s.scale(x, "a"), "scale: could not convert"),
-    "a reference for a number": (lambda s, x: s.scale(x, x), "scale: "),
+    "a text for a number": (lambda s, x: s.scale(x, "a"), "scale: c is a number, and got str"),
+    "a reference for a number": (lambda s, x: s.scale(x, x), "scale: c is a number, and got Ref"),
+    "numbers for a reference": (
+        lambda s, x: s.conv2d(x, np.ones((1, 1, 2, 2))),
+        "conv2d: weight is a reference of this session",
+    ),
+    "a number to add at a place": (lambda s, x: s.scatter_add_row(x, 1.0, 0), "value is a reference of this session"),
+    "windows without end": (lambda s, x: s.adaptive_avg_pool1d(x, 10**12), "windows"),
+    "a size without end": (lambda s, x: s.adaptive_max_pool1d(x, 10**12), "windows"),
+    "a reference for numbers": (lambda s, x: Session().input(x), "no array while it is recorded"),
+    "rows of different lengths": (lambda s, x: s.input_nat_vec([[1], [1, 2]]), "rows of different lengths"),
+    "gradients that are none": (lambda s, x: s.grad([1.0], x), "got float among them"),
+    "another domain's parameter": (
+        lambda s, x: Session("exact").use(s.param([1.0], "w")),
+        r"Parameter\(w, shape \[1\]\) is a parameter of float64, and this session computes in exact",
+    ),
+    "a number of trials that is none": (lambda s, x: s.certify(x, trials="4"), "'4' trials"),
+    "a seed that is none": (lambda s, x: s.certify(x, seed=0.5), "seed 0.5"),
     "a fraction for a place": (lambda s, x: s.slice_leading_axis_range(x, 0.5, 1), "slice_leading_axis_range: "),
     "no heads": (lambda s, x: s.multi_head_attention(x, x, x, x, x, 0), "0 heads"),
     "a ragged parameter": (lambda s, x: s.param([[1], [2, 3]]), "the parameter: "),

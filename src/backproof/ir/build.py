@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from backproof.errors import GraphError
 from backproof.ir.graph import Graph, Leaf, Node, ordered, type_of
 from backproof.ir.primitives import PRIMITIVES
@@ -27,6 +29,7 @@ class Builder:
         self._nodes: list[Node] = []
         self._types: list[Type] = []
         self._constants: dict[tuple[str, Any, Shape], int] = {}
+        self._closed = ""
 
     def __len__(self) -> int:
         return len(self._types)
@@ -48,6 +51,8 @@ class Builder:
 
     def apply(self, op: str, *x: Ref, name: str = "", **params: Any) -> Ref:
         """The primitive `op`, applied to values of this graph."""
+        if self._closed:
+            raise GraphError(self._closed)
         if op not in PRIMITIVES:
             raise GraphError(f"there is no primitive {op!r}; there are {', '.join(PRIMITIVES)}")
         given = ordered(PRIMITIVES[op], params)
@@ -61,10 +66,14 @@ class Builder:
             self._constants[key] = len(self._types) - 1
         return Ref(self, len(self._types) - 1)
 
+    def close(self, why: str) -> None:
+        """Add nothing from now on, and say why."""
+        self._closed = why
+
     def own(self, ref: Ref) -> Ref:
         """The reference, if it is to a value of this graph."""
         if not isinstance(ref, Ref):
-            raise GraphError(f"expected a value of the graph, got {type(ref).__name__} {ref!r}")
+            raise GraphError(f"expected a value of the graph, got {type(ref).__name__} {str(ref)[:60]}")
         if ref.builder is not self or ref.id >= len(self._types):
             raise GraphError(f"%{ref.id} is a value of another graph")
         return ref
@@ -134,6 +143,8 @@ class Ref:
     def constant(self, value: Any, shape: Shape | None = None) -> Ref:
         """A constant beside this value, in its shape unless another is given."""
         if isinstance(value, (bool, int, float)):
+            if isinstance(value, int) and abs(value) >= 2**1023:
+                raise GraphError(f"a constant of {value.bit_length()} bits is too large")
             number = value if self.type.kind != "real" or isinstance(value, bool) else float(value)
             return self.builder.apply("constant", value=number, shape=self.shape if shape is None else shape)
         tensor = Tensor.of(value)
@@ -185,8 +196,25 @@ class Ref:
     def __pow__(self, other: Any) -> Ref:
         return self._binary("pow", other)
 
+    def __rpow__(self, other: Any) -> Ref:
+        return self._binary("pow", other, swap=True)
+
     def __neg__(self) -> Ref:
         return self.builder.apply("neg", self)
+
+    def __pos__(self) -> Ref:
+        return self
+
+    def __abs__(self) -> Ref:
+        return self.builder.apply("abs", self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._binary("eq", other) if isinstance(other, _COMPARABLE) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return self._binary("ne", other) if isinstance(other, _COMPARABLE) else NotImplemented
+
+    __hash__ = object.__hash__
 
     def __lt__(self, other: Any) -> Ref:
         return self._binary("lt", other)
@@ -205,6 +233,25 @@ class Ref:
 
     def __getitem__(self, key: Any) -> Ref:
         return index(self, key)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise GraphError(f"{self!r} has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Ref]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"{self!r} is no truth value while it is recorded: `where` chooses by it, a session's `value` reads it"
+        )
+
+    def __array__(self, *given: Any, **params: Any) -> Any:
+        raise GraphError(f"{self!r} is no array while it is recorded; a session's `value` reads it")
+
+
+_COMPARABLE = (Ref, bool, int, float, list, np.ndarray, np.generic)
 
 
 def meet(a: Any, b: Any) -> tuple[Ref, Ref]:

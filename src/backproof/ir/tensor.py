@@ -27,7 +27,8 @@ class Tensor:
         array = np.asarray(value)
         kind = {"f": "real", "i": "int", "u": "int", "b": "bool"}.get(array.dtype.kind)
         if kind is None:
-            raise GraphError(f"a constant is made of numbers or truth values, not of {array.dtype}")
+            sort = type(value).__name__ if array.dtype.kind == "O" else array.dtype
+            raise GraphError(f"a constant is made of numbers or truth values, not of {sort}")
         exact: np.ndarray[Any, Any] = np.ascontiguousarray(array, dtype=_DTYPES[kind])
         return cls(kind, tuple(int(size) for size in array.shape), exact.tobytes())
 

@@ -256,19 +256,9 @@ def _attention(
         raise NotImplementedError  # the mask stays inside of the kernel
     if is_causal and attn_mask is not None:
         raise GraphError("attention with a mask and is_causal is not lowered")
-    if enable_gqa:
-        key, value = (_repeated(x, query.shape[-3] // x.shape[-3]) for x in (key, value))
     return COMPOSITIONS["attention"].function(
-        query, key, value, attn_mask, dropout_mask, dropout_p, is_causal=is_causal, scale=scale
+        query, key, value, attn_mask, dropout_mask, dropout_p, is_causal, scale, enable_gqa
     )
-
-
-def _repeated(x: Ref, times: int) -> Ref:
-    """Each head, `times` times in a row."""
-    *lead, heads, length, size = x.shape
-    split = x.builder.reshape(x, shape=(*lead, heads, 1, length, size))
-    wide = split.broadcast_to((*lead, heads, times, length, size))
-    return x.builder.reshape(wide, shape=(*lead, heads * times, length, size))
 
 
 def _cdist(a: Ref, b: Ref, p: float = 2.0, compute_mode: Any = None) -> Ref:

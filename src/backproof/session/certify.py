@@ -114,10 +114,10 @@ def certify(
     out = graph.outputs[0]
     if graph.types[out].kind != "real":
         raise SessionError(f"the output {graph.name(out)} is {graph.types[out]}; only reals have gradients")
-    if trials < 1:
-        raise SessionError(f"{trials} trials show nothing; at least 1")
-    if seed is not None and seed < 0:
-        raise SessionError(f"seed {seed}: a whole number from 0 on")
+    if not _is_whole(trials) or trials < 1:
+        raise SessionError(f"{trials!r} trials show nothing; a whole number from 1 on")
+    if seed is not None and (not _is_whole(seed) or seed < 0):
+        raise SessionError(f"seed {seed!r}: a whole number from 0 on")
     require_room(graph, _BYTES)
     seed = secrets.randbits(63) if seed is None else seed
     # What is compared is for the graph to say, and not for the tape, which is judged.
@@ -149,6 +149,10 @@ def certify(
         error=float(per_trial**trials),
         integers=said,
     )
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 # ── identity testing ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,10 +15,11 @@ from backproof.ir.types import Type
 class Parameter:
     """A mutable tensor outside of any graph. `Session.use` records its present value as a leaf."""
 
-    def __init__(self, value: Any, name: str, *, requires_grad: bool) -> None:
+    def __init__(self, value: Any, name: str, *, requires_grad: bool, domain: str) -> None:
         self.value = value
         self.name = name
         self.requires_grad = requires_grad
+        self.domain = domain
 
     def __repr__(self) -> str:
         return f"Parameter({self.name or 'unnamed'}, shape {list(self.value.shape)})"
@@ -43,7 +44,10 @@ def natural(value: Any) -> int:
 
 def naturals(values: Any) -> list[int]:
     """A vector of natural numbers, or an error."""
-    given = np.asarray(values)
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        raise SessionError("expected a vector of natural numbers, got rows of different lengths") from None
     if given.ndim != 1:
         raise SessionError(f"expected a vector of natural numbers, got {type(values).__name__} of {given.ndim} axes")
     return [natural(value) for value in given.tolist()]

@@ -6,16 +6,22 @@ the compositions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from inspect import signature
+from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from backproof.errors import GraphError
 from backproof.ir.build import Ref
 from backproof.ir.build import matmul as numpy_matmul
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.attention import attention
+from backproof.ir.compose.axes import axis_of
 from backproof.ir.compose.choose import clamp, safe_sqrt
 from backproof.ir.compose.norm import layer_norm
 from backproof.ir.primitives import PRIMITIVES
@@ -31,12 +37,27 @@ class Operation:
     function: Callable[..., Ref]
 
     def misuse(self, given: Sequence[Any], params: dict[str, Any]) -> str:
-        """What is wrong with these arguments, as far as their number and names go."""
+        """What is wrong with these arguments, as far as their number, names and sorts go."""
+        takes = signature(self.function)
         try:
-            signature(self.function).bind(*given, **params)
+            bound = takes.bind(*given, **params)
         except TypeError as error:
-            return f"{error}; it takes {signature(self.function)}"
+            return f"{error}; it takes {takes}"
+        for name, value in bound.arguments.items():
+            sort, what = _SORTS.get(takes.parameters[name].annotation, (object, ""))
+            if not isinstance(value, sort) or (isinstance(value, bool) and sort is not object):
+                return f"{name} is {what}, and got {type(value).__name__}"
         return ""
+
+
+_REF, _WHOLE, _NUMBER = "a reference of this session", "a whole number", "a number"
+_SORTS: dict[str, tuple[Any, str]] = {
+    "Ref": (Ref, f"{_REF} (const makes one of numbers)"),
+    "Ref | None": (Ref | None, f"{_REF} or None"),
+    "int": (Integral, _WHOLE),
+    "float": (Real, _NUMBER),
+}
+"""Annotation → what may stand there."""
 
 
 def _primitive(name: str, **fixed: Any) -> Callable[..., Ref]:
@@ -84,8 +105,16 @@ def _total(x: Ref) -> Ref:
     return x.builder.apply("sum", x, axes=tuple(range(len(x.shape))))
 
 
+def _reshape(x: Ref, shape: int | Sequence[int]) -> Ref:
+    sizes = [shape] if isinstance(shape, int) else list(shape)
+    if sizes.count(-1) == 1:  # what is left
+        rest = math.prod(size for size in sizes if size != -1)
+        sizes[sizes.index(-1)] = x.type.size // rest if rest else 0
+    return x.builder.apply("reshape", x, shape=tuple(sizes))
+
+
 def _reduce_sum(x: Ref, axis: int) -> Ref:
-    return x.builder.apply("sum", x, axes=(axis,))
+    return x.builder.apply("sum", x, axes=(axis_of(axis, len(x.shape)),))
 
 
 def _reduce_mean(x: Ref, axis: int) -> Ref:
@@ -118,19 +147,21 @@ def _index(x: Ref, index: Any) -> Ref:
     """An index as a value: one that is given already, or plain numbers."""
     if isinstance(index, Ref):
         return index
-    tensor = Tensor.of(index)
+    tensor = Tensor.of(index if np.size(index) else np.asarray(index, dtype=np.int64))
     _need(tensor.kind == "int", f"an index is made of whole numbers, not {index!r}")
     return x.builder.apply("constant", value=tensor, shape=tensor.shape)
+
+
+def _within(x: Ref, index: Any) -> None:
+    whole = isinstance(index, Integral) and not isinstance(index, bool)
+    _need(whole and 0 <= index < x.shape[0], f"index {index!r} is not one of the {x.shape[0]} of {x.type}")
 
 
 def _gather(rank: int, index_rank: int, *, static: bool = False) -> Callable[[Ref, Any], Ref]:
     def gather(x: Ref, index: Any) -> Ref:
         _need(len(x.shape) == rank, f"this gather takes {rank} axes, not {x.type}")
         if static:
-            _need(
-                type(index) is int and 0 <= index < x.shape[0],
-                f"index {index!r} is not one of the {x.shape[0]} of {x.type}",
-            )
+            _within(x, index)
         at = _index(x, index)
         _need(len(at.shape) == index_rank, f"this gather takes an index of {index_rank} axes, not {at.type}")
         return x.builder.apply("gather", x, at, axis=0)
@@ -145,10 +176,7 @@ def _scatter_add(rank: int) -> Callable[[Ref, Ref, int], Ref]:
             len(x.shape) == rank and value.shape == x.shape[1:],
             f"cannot add {value.type} at an index of {x.type}",
         )
-        _need(
-            type(index) is int and 0 <= index < x.shape[0],
-            f"index {index!r} is not one of the {x.shape[0]} of {x.type}",
-        )
+        _within(x, index)
         row = x.builder.apply("reshape", value, shape=(1, *value.shape))
         placed = x.builder.apply("scatter_add", _index(x, [index]), row, axis=0, size=x.shape[0])
         return x.builder.apply("add", x, placed)
@@ -163,6 +191,7 @@ def _batched(name: str, space_of: Callable[..., int]) -> Callable[..., Ref]:
     """A composition over [batch, channels, space...] that also takes a single sample, [channels, space...]."""
     function = COMPOSITIONS[name].function
 
+    @wraps(function)
     def call(x: Ref, *given: Any, **params: Any) -> Ref:
         if len(x.shape) != space_of(*given, **params) + 1:
             return function(x, *given, **params)
@@ -243,11 +272,7 @@ OWN = (
     Operation("slice_leading_axis_range", "y = x[start : start + length]", _slice_leading),
     Operation("relu", "y = max(x, 0); its derivative at 0 is 0", _primitive("relu")),
     Operation("flatten", "y = all of x in one row", lambda x: x.builder.apply("reshape", x, shape=(x.type.size,))),
-    Operation(
-        "reshape",
-        "the numbers of x in row-major order",
-        lambda x, shape: x.builder.apply("reshape", x, shape=tuple(shape)),
-    ),
+    Operation("reshape", "the numbers of x in row-major order; a size of −1 is what is left", _reshape),
     Operation("transpose2d", "(a, b) → (b, a)", _ordered(2, (1, 0))),
     Operation("transpose3d_first_to_last", "(a, b, c) → (b, c, a)", _ordered(3, (1, 2, 0))),
     Operation("transpose3d_last_to_first", "(a, b, c) → (c, a, b)", _ordered(3, (2, 0, 1))),

@@ -21,7 +21,7 @@ import numpy as np
 
 from backproof.engine.domain import Domain, domain_named
 from backproof.engine.evaluate import pushforward
-from backproof.errors import DomainError, SessionError
+from backproof.errors import DomainError, GraphError, SessionError
 from backproof.ir.build import Builder, Ref
 from backproof.ir.graph import Graph
 from backproof.ir.primitive import Value
@@ -32,6 +32,8 @@ from backproof.session.tape import Gradients, Tape, backward, compile_tape, want
 
 if TYPE_CHECKING:
     from backproof.session.certify import Certificate
+
+_OF_WHAT_WAS_GIVEN = (GraphError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError)
 
 
 class Session:
@@ -62,13 +64,18 @@ class Session:
 
     def param(self, init: Any, name: str = "", *, requires_grad: bool = True) -> Parameter:
         """A mutable parameter. It is no part of the graph until it is used."""
-        return Parameter(self._real(init, name or "the parameter"), name, requires_grad=requires_grad)
+        value = self._real(init, name or "the parameter")
+        return Parameter(value, name, requires_grad=requires_grad, domain=self.domain.name)
 
     def use(self, parameter: Parameter) -> Ref:
         """The parameter's present value, as a leaf. Used twice, it is two leaves."""
         if not isinstance(parameter, Parameter):
             raise SessionError(f"use takes what param made, not {type(parameter).__name__}")
-        ref = self._leaf(parameter.value, "real", parameter.name)
+        if parameter.domain != self.domain.name:
+            raise SessionError(
+                f"{parameter!r} is a parameter of {parameter.domain}, and this session computes in {self.domain.name}"
+            )
+        ref = self._leaf(self._real(parameter.value, repr(parameter), copied=False), "real", parameter.name)
         self._parameters[ref.id] = parameter
         if not parameter.requires_grad:
             self._frozen.add(ref.id)
@@ -141,8 +148,8 @@ class Session:
         self._leaves[leaf] = self.domain.value(value, kind)
         self._values.clear()
 
-    def _real(self, value: Any, what: str) -> Value:
-        if isinstance(value, np.ndarray):
+    def _real(self, value: Any, what: str, *, copied: bool = True) -> Value:
+        if copied and isinstance(value, np.ndarray):
             value = value.copy()  # what the user does to it later is no part of the session
         try:
             shape = tuple(int(size) for size in (value.shape if hasattr(value, "shape") else np.shape(value)))
@@ -182,8 +189,13 @@ class Session:
         try:
             with self._builder.atomic():
                 return operation.function(*taken, **named)
-        except (TypeError, ValueError, AttributeError) as error:  # of what was given: a rule would have said it better
-            raise SessionError(f"{operation.name}: {operation.misuse(taken, named) or error}") from error
+        except _OF_WHAT_WAS_GIVEN as error:
+            misuse = operation.misuse(taken, named)
+            if misuse or not isinstance(error, GraphError):
+                raise SessionError(f"{operation.name}: {misuse or error or type(error).__name__}") from error
+            if operation.name in str(error):
+                raise
+            raise GraphError(f"{operation.name}: {error}") from None
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *OPERATIONS})
@@ -356,6 +368,7 @@ class Session:
     def reset_tape(self) -> None:
         """Forget all that was recorded. Parameters keep their values; old references become stale."""
         self._past.add(self._builder)
+        self._builder.close("its references are stale: they were recorded before reset_tape()")
         self._start()
 
     # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -374,3 +387,6 @@ class Session:
 def _expect_gradients(given: Any) -> None:
     if not isinstance(given, list):
         raise SessionError(f"expected the gradients that a backward pass gave, got {type(given).__name__}")
+    strange = next((entry for entry in given if entry is not None and not hasattr(entry, "shape")), None)
+    if strange is not None:
+        raise SessionError(f"expected the gradients that a backward pass gave, got {type(strange).__name__} among them")

@@ -172,6 +172,8 @@ ATTENTION = [
     Case("attention", "causal", QKV, sdpa, {"is_causal": True}),
     Case("attention", "causal-tall", (normal(2, 6, 3), normal(2, 4, 3), normal(2, 4, 3)), sdpa, {"is_causal": True}),
     Case("attention", "scale", QKV, sdpa, {"scale": 0.3}),
+    Case("attention", "shared-heads", (normal(2, 6, 4, 5), *QKV[1:]), sdpa, {"enable_gqa": True}),
+    Case("attention", "one-shared-head", (normal(4, 3, 5), *(normal(1, 6, 5),) * 2), sdpa, {"enable_gqa": True}),
     Case("attention", "sharp", QKV, sdpa, {"scale": 30.0}),
     Case("attention", "empty", (normal(0, 4, 5), normal(0, 6, 5), normal(0, 6, 7)), sdpa, {}),
     Case("attention", "allowed", (*QKV, truth(2, 1, 4, 6)), masked, {}),

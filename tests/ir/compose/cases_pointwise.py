@@ -69,6 +69,7 @@ CHOICES = [
         ours=lambda c, x: WHERE(c, x, 2.0),
     ),
     Case("clamp", "both", (normal(9),), lambda x, lo, hi: x.clamp(lo, hi), {"lo": -0.5, "hi": 0.8}),
+    Case("clamp", "crossed", (normal(9),), lambda x, lo, hi: x.clamp(lo, hi), {"lo": 0.8, "hi": -0.5}, order=1),
     Case("clamp", "low", (normal(9),), lambda x, lo: x.clamp(min=lo), {"lo": -0.5}),
     Case("clamp", "high", (normal(9),), lambda x, hi: x.clamp(max=hi), {"hi": 0.5}),
     Case(

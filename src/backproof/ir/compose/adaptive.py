@@ -16,6 +16,7 @@ from backproof.ir.compose.record import Composition
 from backproof.ir.compose.space import in_ranks, space_of
 from backproof.ir.compose.windows import adaptive_bounds, places, products
 
+MOST_WINDOWS = 1 << 24  # that are laid out one by one; no network has as many
 OutputSize = int | Sequence[int | None]
 
 
@@ -26,6 +27,8 @@ def _sizes(name: str, x: Ref, output_size: OutputSize) -> tuple[int, ...]:
         raise GraphError(
             f"{name}: output_size {output_size} for {n} axes of space: it must be one positive number, or {n}"
         )
+    if math.prod(out or 1 for out in given) > MOST_WINDOWS:
+        raise GraphError(f"{name}: output_size {output_size} makes more than {MOST_WINDOWS} windows")
     return tuple(size if out is None else out for out, size in zip(given, x.shape[2:], strict=True))
 
 
@@ -96,6 +99,8 @@ def interpolate(
     else:
         factors = each_axis(scale_factor or 1, n, "scale_factor")
         out = tuple(old * factor for old, factor in zip(x.shape[2:], factors, strict=True))
+    if not all(0 < new <= MOST_WINDOWS for new in out):
+        raise GraphError(f"interpolate: to size {list(out)}; each must be from 1 to {MOST_WINDOWS}")
     half = int(mode == "nearest-exact")
     found = x
     for axis, (old, new) in enumerate(zip(x.shape[2:], out, strict=True), 2):

@@ -23,8 +23,16 @@ def attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Ref:
-    """softmax(q·kᵀ·scale + mask)·v; a mask of truth values says who may be seen, one of numbers is added."""
+    """softmax(q·kᵀ·scale + mask)·v; a mask of truth values says who may be seen, one of numbers is added.
+
+    With `enable_gqa`, groups of the query's heads share a head of key and value.
+    """
+    if min(len(x.shape) for x in (query, key, value)) < 2:
+        raise GraphError(f"attention takes (…, length, size), not {query.type}, {key.type} and {value.type}")
+    if enable_gqa:
+        key, value = (_for_each_head(x, query) for x in (key, value))
     allowed, added = None, None
     if is_causal:
         if attn_mask is not None:
@@ -46,7 +54,7 @@ def _attend(
     dropout_p: float,
     scale: float | None,
 ) -> Ref:
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     rank = len(key.shape)
     turned = key.builder.transpose(key, axes=(*range(rank - 2), rank - 1, rank - 2))
     scores = (query @ turned) * factor
@@ -59,6 +67,17 @@ def _attend(
     if dropout_mask is not None:
         weights = dropout(weights, dropout_mask, dropout_p)
     return weights @ value
+
+
+def _for_each_head(x: Ref, query: Ref) -> Ref:
+    """Keys or values for every head of the query: each as often in a row as there are heads that share it."""
+    if min(len(x.shape), len(query.shape)) < 3 or not x.shape[-3] or query.shape[-3] % x.shape[-3]:
+        raise GraphError(f"attention: the heads of {query.type} cannot share those of {x.type}")
+    *lead, heads, length, size = x.shape
+    times = query.shape[-3] // heads
+    split = x.builder.reshape(x, shape=(*lead, heads, 1, length, size))
+    wide = split.broadcast_to((*lead, heads, times, length, size))
+    return x.builder.reshape(wide, shape=(*lead, heads * times, length, size))
 
 
 def _weights(scores: Ref, allowed: Ref | None, *, bottomless: bool) -> Ref:

@@ -83,6 +83,8 @@ def places_beside(x: Ref, places: Any) -> Ref:
 
 def each_axis(given: int | Sequence[int], n: int, what: str) -> tuple[int, ...]:
     """One number for each of n axes of space: one for all, or n of them."""
+    if not isinstance(given, int | Sequence) or isinstance(given, str):
+        raise GraphError(f"{what} is one whole number, or {n} of them, and not {given!r}")
     found = (given,) * n if isinstance(given, int) else tuple(given)
     if len(found) == 1:
         found *= n

@@ -27,7 +27,7 @@ def _branch(condition: Ref, x: Any, beside: Ref | None, shape: tuple[int, ...]) 
     if isinstance(x, Ref):
         return x.broadcast_to(shape)
     number = x if beside is not None else float(x)
-    return (beside or condition).constant(number, shape)
+    return (condition if beside is None else beside).constant(number, shape)
 
 
 def clamp(x: Ref, lo: float | None = None, hi: float | None = None, ends: Literal["pass", "stop"] = "pass") -> Ref:
@@ -40,7 +40,7 @@ def clamp(x: Ref, lo: float | None = None, hi: float | None = None, ends: Litera
     if lo is not None:
         found = where(x < lo if ends == "pass" else x <= lo, lo, found)
     if hi is not None:
-        found = where(x > hi if ends == "pass" else x >= hi, hi, found)
+        found = where(found > hi if ends == "pass" else found >= hi, hi, found)
     return found
 
 

@@ -67,7 +67,7 @@ def conv_transpose(
 ) -> Ref:
     """The transpose of a convolution: x[batch, in, space...] spread out by w[in, out/groups, window...]."""
     n = space_of("conv_transpose", x)
-    if len(weight.shape) != n + 2 or weight.shape[0] != x.shape[1] or x.shape[1] % groups:
+    if len(weight.shape) != n + 2 or weight.shape[0] != x.shape[1] or groups < 1 or x.shape[1] % groups:
         raise GraphError(
             f"conv_transpose: x is {x.type}, the weight {weight.type} and groups {groups}; they must be [batch, in, space...], "
             "[in, out/groups, window...] and a divisor of in"
