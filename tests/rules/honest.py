@@ -7,7 +7,7 @@ import random
 
 from backproof.errors import InputError
 from backproof.receipt import emit
-from backproof.receipt.authoring import author_batch, author_step
+from backproof.receipt.authoring import as_lossless, author_batch, author_step
 from backproof.receipt.authoring.builtin import numeric_policy
 from backproof.receipt.document import as_receipt
 
@@ -91,14 +91,18 @@ def given(r, topology, *, rate, biases="constant", short=False):
 
 
 def random_run(seed):
-    """The documents of one random honest run, read back from their canonical bytes; None if out of range."""
+    """The documents of one random honest run, read back from their canonical bytes; None if it overflows.
+
+    Learning rates from 1e-8 to 1e2, parameters and inputs over many magnitudes: saturated units, tiny moments,
+    divergence. What nine digits cannot carry is written without loss.
+    """
     r = random.Random(seed)
     softmax = r.random() < 0.4
     per_neuron = r.random() < 0.5
     topology = network(
         r,
         r.randint(1, 4),
-        r.randint(1, 4),
+        r.randint(1, 5),
         r.randint(2 if softmax else 1, 4),
         activation=r.choice(["sigmoid", "identity", "relu"]),
         output="softmax" if softmax else r.choice(["sigmoid", "identity", "relu"]),
@@ -106,14 +110,30 @@ def random_run(seed):
         per_neuron=per_neuron,
     )
     biases = "sgd" if per_neuron and r.random() < 0.7 else "constant"
-    start = given(r, topology, rate=r.choice([0.5, 0.1, 0.013, 1e-3, 1e-6]), biases=biases, short=r.random() < 0.3)
+    rate = float(f"{10 ** r.uniform(-8, 2):.3g}")
+    start = scaled(r, given(r, topology, rate=rate, biases=biases, short=r.random() < 0.3))
     name = r.choice(["none", "sgd", "sgd_momentum", "adam", "adamw"])
-    try:
-        if name == "none" and r.random() < 0.4:
-            return [read_back(batch_of(r, start, r.randint(1, 4)))]
-        return [read_back(document) for document in steps(start, name, r, r.randint(1, 3))]
-    except InputError:
-        return None
+    count, size = r.choice([1, 1, 2, 3, 8]), r.randint(1, 4) if name == "none" and r.random() < 0.4 else 0
+    for written in (start, as_lossless(start))[r.random() < 0.3 :]:
+        try:
+            documents = [batch_of(r, written, size)] if size else steps(written, name, r, count)
+            return [read_back(document) for document in documents]
+        except InputError:
+            continue
+    return None
+
+
+def scaled(r, start):
+    """The same start with parameters and inputs of another magnitude, and sometimes an input of 0 and soft targets."""
+    for key, low, high in (("parameters_before", -4, 2.2), ("inputs", -4, 2)):
+        scale = 10 ** r.uniform(low, high) if r.random() < 0.5 else 1.0
+        start[key] = {name: value * scale for name, value in start[key].items()}
+    if r.random() < 0.2:
+        start["inputs"][r.choice(list(start["inputs"]))] = 0.0
+    if start["topology"]["loss"] == "cross_entropy_softmax" and r.random() < 0.3:
+        shares = [r.random() for _ in start["targets"]]
+        start["targets"] = {name: share / sum(shares) for name, share in zip(start["targets"], shares, strict=True)}
+    return start
 
 
 def steps(start, name, r, count):

@@ -78,6 +78,8 @@ def _kinds(path, value):
     yield "drop"
     if isinstance(path[-1], int):
         yield "repeat"
+    if not isinstance(value, dict | list):
+        yield "null"
     if isinstance(value, bool):
         yield "flip"
     elif isinstance(value, int | float):
@@ -97,6 +99,8 @@ def _apply(document, kind, path):
     held, key = at(document, path[:-1]), path[-1]
     if kind == "flip":
         held[key] = not held[key]
+    elif kind == "null":
+        held[key] = None
     elif kind == "text":
         held[key] += "x"
     else:

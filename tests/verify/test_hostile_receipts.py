@@ -16,6 +16,29 @@ from backproof.receipt.document import as_receipt
 from backproof.verify import verify_receipts
 
 XOR = BUILTIN["xor"]()
+CLASSIFIER = {  # two classes of the same inputs
+    **XOR,
+    "targets": {"y": 1.0, "z": 0.0},
+    "parameters_before": {**XOR["parameters_before"], "w_h1_z": 0.4, "w_h2_z": -0.2},
+    "topology": {
+        **XOR["topology"],
+        "output_size": 2,
+        "unit_order": {**XOR["topology"]["unit_order"], "output": ["y", "z"]},
+        "parameter_order": [*XOR["topology"]["parameter_order"], "w_h1_z", "w_h2_z"],
+        "parameters": [
+            *(
+                {**p, "applies_to_units": ["y", "z"]} if p["id"] == "b_output" else p
+                for p in XOR["topology"]["parameters"]
+            ),
+            {"id": "w_h1_z", "role": "hidden_to_output_weight", "from_unit": "h1", "to_unit": "z"},
+            {"id": "w_h2_z", "role": "hidden_to_output_weight", "from_unit": "h2", "to_unit": "z"},
+        ],
+        "activation_output": "softmax",
+        "loss": "cross_entropy_softmax",
+    },
+}
+STATUS = {"authoring_state": "external_imported", "verification_state": "engine_recompute_disagreed", "canonical": True}
+IMPORTED = {"fixture_status": STATUS, "schema_version": "0.4.0"}
 ADAM = {"name": "adam", "learning_rate": 0.5, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "t": 1}
 STATES = {name: {"m": 0.0, "v": 0.0} for name in XOR["topology"]["parameter_order"]}
 SAMPLES = {name: {"inputs": XOR["inputs"], "targets": XOR["targets"]} for name in ("s0", "s1")}
@@ -28,6 +51,9 @@ DOCUMENTS = [
         author_step(XOR, optimizer_config=ADAM, state_before=STATES),
         author_batch(XOR, BATCH, SAMPLES),
         author_input(as_lossless(XOR)),
+        author_step(CLASSIFIER),
+        author_step(CLASSIFIER) | IMPORTED,
+        author_input(as_lossless(CLASSIFIER)),
     )
 ]
 JSON = st.recursive(
@@ -91,6 +117,16 @@ def test_a_number_that_overflows_every_bound_is_not_a_pass(size):
         document[key][unit] = size
 
         assert not verify_receipts([as_receipt(document)], bundle=False).holds
+
+
+@pytest.mark.parametrize("side", ["input", "hidden", "output"])
+@pytest.mark.parametrize("document", DOCUMENTS[1:], ids=range(1, len(DOCUMENTS)))
+def test_a_network_without_units_is_judged(document, side):
+    document = copy.deepcopy(document)
+    units = document["topology"]["unit_order"]
+    units[side if side in units else next(iter(units))] = []
+
+    assert not verify_receipts([as_receipt(document)], bundle=False).holds
 
 
 def test_a_batch_without_samples_is_judged():

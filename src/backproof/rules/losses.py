@@ -22,13 +22,13 @@ def loss_equations(
     `outputs` are the columns of the last layer's net inputs and outputs.
     """
     layout, (net, out) = ledger.layout, outputs
+    if not out.size:
+        return
     goal, layer = ledger.ball(target), Layer(ledger.ball(net), ledger.ball(out))
     found = _derived(layout, goal, layer)
     because = "−t · ln p" if layout.softmax else "½ (t − o)²"
     source = net[None, :] if layout.softmax and layout.is_lossless else out
     yield Equation(per_output, observed_loss(layout, found, goal, layer), because, (target, source), layout.outputs)
-    if not out.size:
-        return
     for losses_of, because, given in (
         (found, "the sum over the outputs", (target[None, :], np.atleast_2d(source))),
         (ledger.ball(per_output), "the sum of the stored losses", (per_output[None, :],)),

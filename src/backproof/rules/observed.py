@@ -6,17 +6,25 @@ import numpy as np
 
 from backproof.engine.scalar import Layer
 from backproof.engine.scalar_domain import Positions
-from backproof.rules.ball import BALLS, Ball
+from backproof.rules.ball import BALLS, SLACK, Ball
 from backproof.rules.layout import Layout, positions
 from backproof.rules.rule import Ledger
 
 
+def roundings(optimizer: str) -> float:
+    """How often a framework rounds to the size of a parameter in moving it: the sum with the update.
+
+    With AdamW, also the factor 1 − η·λ and the product with it.
+    """
+    return 3.0 if optimizer == "adamw" else 1.0
+
+
 def observed_update(ledger: Ledger, which: Positions, found: Ball) -> Ball:
-    """An update that an import has as the difference of two parameters: their own rounding stays in it."""
+    """An update that an import has as the difference of two parameters: what the second was rounded by stays in it."""
     if not ledger.layout.imported:
         return found
-    updates = ledger.layout.updates
-    return found.widened(*(ledger.ball(updates.column(key)[which]) for key in ("weight_before", "weight_after")))
+    after = ledger.ball(ledger.layout.updates.column("weight_after")[which])
+    return found.widened((roundings(ledger.layout.optimizer) / SLACK) * after)
 
 
 def observed_sum(ledger: Ledger, found: Ball, *terms: Ball) -> Ball:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path
 from backproof.rules.ball import BALLS
 from backproof.rules.layout import Layout, positions
@@ -33,9 +34,19 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
         if values.size:
             summed = BALLS.total(ledger.ball(values), axis=-1)[:, None]
             yield Equation(said, summed, "the sum of the terms", (values[None, :],), (unit,))
-        signal = positions([shape.column("backward", "output_error_signals", unit, "signal_value")])
-        yield Equation(said, ledger.ball(signal), "the short form of the same signal", (signal,), (unit,))
+            yield _short_form(ledger, unit, said, values)
     yield from product_equations(ledger, rows, "the product of its factors")
+
+
+def _short_form(ledger: Ledger, unit: str, said: Positions, terms: Positions) -> Equation:
+    """Σⱼ yⱼ(δⱼᵤ − pᵤ) = y(u) − pᵤ·Σⱼ yⱼ, which is the signal and what the targets miss of 1; n terms round n times."""
+    layout = ledger.layout
+    signal = layout.one("backward", "output_error_signals", unit, "signal_value")
+    out, targets = layout.one("forward", unit, "out"), layout.named("targets", names=layout.outputs)
+    missed = 1.0 - BALLS.total(ledger.ball(targets), axis=-1)[:, None]
+    rounded = float(terms.size) * ledger.ball(terms)
+    found = (ledger.ball(signal) + ledger.ball(out) * missed).widened(*(rounded[:, k, None] for k in range(terms.size)))
+    return Equation(said, found, "the short form of the same signal", (signal, out, targets[None, :]), (unit,))
 
 
 RULE = Rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from backproof.rules.layout import Layout
 from backproof.rules.observed import observed_update
-from backproof.rules.rule import Equation, Ledger, Mutation, Rule, Weak
+from backproof.rules.rule import Equation, Ledger, Mutation, Rule
 
 
 def applies(layout: Layout) -> bool:
@@ -14,7 +14,7 @@ def applies(layout: Layout) -> bool:
     return layout.setting("momentum") >= 0 and bool(layout.updates.using("sgd_momentum").size)
 
 
-def equations(ledger: Ledger) -> Iterator[Equation | Weak]:
+def equations(ledger: Ledger) -> Iterator[Equation]:
     """b′ = μ·b + (1 − τ)·(g − λ·w); update = η·b′, or η·(g − λ·w + μ·b′) with Nesterov."""
     layout, updates = ledger.layout, ledger.layout.updates
     which = updates.using("sgd_momentum")
@@ -30,8 +30,6 @@ def equations(ledger: Ledger) -> Iterator[Equation | Weak]:
     ids = tuple(updates.ids[i] for i in which)
     buffer = momentum * ledger.ball(before) + (1.0 - ledger.setting("dampening")) * effective
     yield Equation(after, buffer, "μ · buffer + (1 − dampening) · gradient", (*given, before), ids)
-    if not ledger.values(before).any() and not layout.nesterov:
-        yield Weak(("optimizer_config", "momentum"), "every buffer was still 0, so that it took no part")
     stored = ledger.ball(after)
     direction = effective + momentum * stored if layout.nesterov else stored
     found = observed_update(ledger, which, ledger.ball(rate) * direction)

@@ -22,7 +22,7 @@ def labels(layout: Layout) -> Iterator[Label | Keys | Wrong | Read]:
     yield Read((("step",), ("step_index",)))
     yield from _states(layout)
     yield from _provenance(layout)
-    if shape.get("metadata", "gradient_convention") is not None:
+    if "gradient_convention" in shape.mapping("metadata"):
         said = shape.get("metadata", "gradient_convention")
         because = "every number is written in the direction of descent"
         yield Label(("metadata", "gradient_convention"), said, CONVENTION, because)

@@ -83,13 +83,6 @@ class Violation(NamedTuple):
     column: int = -1  # of the number that is wrong, where it is one: what is computed from it follows from it
 
 
-class Weak(NamedTuple):
-    """A number on which the others depend too little for a change of it to show."""
-
-    path: Path
-    because: str
-
-
 class Ledger:
     """The numbers of a block with their radii, and where they stand."""
 
@@ -132,7 +125,8 @@ class Ledger:
             return none
         values = self.columns.numbers[:, held]
         hidden = 0.0 if layout.is_lossless else nine_digit_radius(values)
-        return np.asarray((np.abs(values - values.astype(np.float32)) <= hidden).all(axis=1))
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there, and no float32 number
+            return np.asarray((np.abs(values - values.astype(np.float32)) <= hidden).all(axis=1))
 
     def _parameters(self, root: str) -> Positions:
         return self.layout.named(root, names=self.layout.parameters)
@@ -196,6 +190,6 @@ class Rule(NamedTuple):
     reason: str
     applies: Callable[[Layout], bool] = always
     labels: Callable[[Layout], Iterable[Label | Keys | Wrong | Read]] = _no_labels
-    equations: Callable[[Ledger], Iterable[Equation | Violation | Weak]] = _no_equations
+    equations: Callable[[Ledger], Iterable[Equation | Violation]] = _no_equations
     across: bool = False  # whether it ties the records of a bundle
     mutations: tuple[Mutation, ...] = ()

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Path, written
-from backproof.rules.rule import Equation, Keys, Label, Ledger, Read, Violation, Weak, Wrong
+from backproof.rules.rule import Equation, Keys, Label, Ledger, Read, Violation, Wrong
+from backproof.rules.weak import Weak
 from backproof.verify.verdict import Finding
 
 
@@ -21,15 +22,13 @@ class Coverage:
     columns: set[int] = field(default_factory=set)
     paths: set[Path] = field(default_factory=set)
     weak: dict[Path, str] = field(default_factory=dict)  # in every block so far
-    weak_now: dict[Path, str] = field(default_factory=dict)  # in this block
     blocks: int = 0
     claims: int = 0
 
-    def end_block(self) -> None:
+    def end_block(self, weak: Iterable[Weak]) -> None:
         """A number that any block depends on is checked: it is weak only if it is weak in every one."""
-        weak = self.weak if self.blocks else self.weak_now
-        self.weak = {path: because for path, because in weak.items() if path in self.weak_now}
-        self.weak_now = {}
+        if self.weak or not self.blocks:
+            self.weak = {path: because for path, because in weak if not self.blocks or path in self.weak}
         self.blocks += 1
 
 
@@ -64,9 +63,7 @@ def _judge_keys(rule: int, record: int, claim: Keys) -> Iterator[Finding]:
             yield Finding(rule, record, f"{place}.{key}", f"is there twice: {claim.because}", key, None, id=key)
 
 
-def judge_equation(
-    rule: int, ledger: Ledger, claim: Equation | Violation | Weak, coverage: Coverage
-) -> Iterator[Finding]:
+def judge_equation(rule: int, ledger: Ledger, claim: Equation | Violation, coverage: Coverage) -> Iterator[Finding]:
     """The records in which a number does not lie in the ball that was derived for it.
 
     An infinite bound or a NaN decides nothing, so that it is never a pass.
@@ -75,9 +72,6 @@ def judge_equation(
         record = ledger.columns.positions[claim.row]
         said, expected, column = claim.said, claim.expected, claim.column
         yield Finding(rule, record, claim.path, claim.message, said, expected, id=claim.id, column=column)
-        return
-    if isinstance(claim, Weak):
-        coverage.weak_now[claim.path] = claim.because
         return
     present = spoken_of(claim, coverage)
     if not present.any():

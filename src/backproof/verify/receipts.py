@@ -19,6 +19,7 @@ from backproof.rules.ball import FLOAT32
 from backproof.rules.layout import Layout
 from backproof.rules.r17_bundle_digest import PATH, BundleDigest
 from backproof.rules.rule import Ledger, Rule
+from backproof.rules.weak import weak_settings
 from backproof.verify import native
 from backproof.verify.compare import Coverage, by_cause, fold, judge_equation, judge_label
 from backproof.verify.coverage import unchecked_of
@@ -123,7 +124,7 @@ class Verifier:
         self._add(found)
         self.claims += case.coverage.claims
         case.coverage.claims = 0
-        case.coverage.end_block()
+        case.coverage.end_block(weak_settings(ledger))
         if self._previous is not None:
             self._previous.forget()
         self._previous = ledger

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from backproof.adapters.classic.claims import Plan, named
 from backproof.engine.scalar import Layer, Step
 from backproof.receipt.columns import Path
-from backproof.rules.ball import BALLS, FLOAT32, FLOAT64, SLACK, Ball, Reals, nine_digit_radius
-from backproof.rules.observed import rounded_terms
+from backproof.rules.ball import BALLS, FLOAT32, FLOAT64, Ball, Reals, nine_digit_radius
+from backproof.rules.observed import rounded_terms, roundings
 
 Places = NDArray[np.intp]
 Product = tuple[Places, tuple[Places, ...], Places, tuple[str, ...]]
@@ -90,14 +90,12 @@ class Expected:
         return tuple(column for column, path in enumerate(self.plan.shape.paths) if path not in known)
 
     @cached_property
-    def widened(self) -> NDArray[np.intp]:
-        """For each place, the column of the parameter whose own rounding it shows; -1 for none."""
+    def moved(self) -> NDArray[np.intp]:
+        """For each place of an update, the column of the parameter after it, whose rounding it shows; -1 elsewhere."""
         found = np.full(len(self.places), -1, dtype=np.intp)
         for k, path in enumerate(self.places):
-            if path[0] == "updates" and path[-1] in {"update", "weight_after"}:
-                found[k] = self.plan.shape.column("updates", path[1], "weight_before")
-            elif path[0] == "parameters_after":
-                found[k] = self.plan.shape.column("parameters_before", path[1])
+            if path[0] == "updates" and path[-1] == "update":
+                found[k] = self.plan.shape.column("updates", path[1], "weight_after")
         return found
 
     @cached_property
@@ -141,7 +139,8 @@ def unit_of(plan: Plan, numbers: Reals) -> float:
         *((root, n) for root in ("parameters_before", "parameters_after") for n in plan.topology.parameter_order)
     )
     values = numbers[:, held[held >= 0]]
-    return FLOAT32 if bool((values == values.astype(np.float32)).all()) else FLOAT64
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there, and no float32 number
+        return FLOAT32 if bool((values == values.astype(np.float32)).all()) else FLOAT64
 
 
 def compare(
@@ -153,8 +152,8 @@ def compare(
     with np.errstate(all="ignore"):
         balls = plan.run(BALLS, lambda at: Ball(numbers[:, at], radii[:, at], unit))
         bound = np.concatenate([ball.rad for ball in plan.values(balls, BALLS.join)], axis=1)
-        shown = np.where(expected.widened >= 0, np.abs(numbers[:, expected.widened]), 0.0)
-        bound = bound + (SLACK * unit if unit != FLOAT64 else 2.0 * FLOAT64) * 2.0 * shown
+        after = np.where(expected.moved >= 0, np.abs(numbers[:, expected.moved]), 0.0)
+        bound = bound + (roundings(plan.name) * unit) * after
     found: list[list[Disagreement]] = [[] for _ in numbers]
     present, said, names = expected.judged
     _judge(found, names, numbers[:, said], derived[:, present], bound[:, present] + radii[:, said], tolerance)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from backproof.adapters.classic.differential import Expected, observed_product
 from backproof.engine.scalar_domain import Positions
 from backproof.receipt.columns import Columns
-from backproof.rules.ball import FLOAT64, Ball
+from backproof.rules.ball import SLACK, Ball
+from backproof.rules.observed import roundings
 from backproof.verify import native
 from backproof.verify.screen import Program
 from backproof.verify.tracing import CannotTraceError, TracedBall, TracedBalls, Tracer
@@ -47,14 +48,9 @@ class Agreement:
         """Each number beside the one that the engine derives, which shows the rounding of the parameter it moved."""
         plan, (present, said, _) = expected.plan, expected.judged
         found = BALLS.join(list(plan.values(plan.run(BALLS, self._ball), BALLS.join)))[:, present]
-        shown = expected.widened[present]
-        moved = np.flatnonzero(shown >= 0)
-        parameters = self._ball(shown[moved])
-        wide = (
-            found[:, moved].widened(parameters)
-            if self._unit == FLOAT64
-            else found[:, moved].widened(parameters, parameters)
-        )
+        after = expected.moved[present]
+        moved = np.flatnonzero(after >= 0)
+        wide = found[:, moved].widened((roundings(plan.name) / SLACK) * self._ball(after[moved]))
         return self._pairs(said, BALLS.put(found, moved, wide))
 
     def _copied(self, expected: Expected) -> NDArray[np.intp]:
