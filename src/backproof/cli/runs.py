@@ -28,7 +28,7 @@ def verify_run(args: argparse.Namespace, path: str) -> int:
     if args.workers < 1:
         raise UsageError(f"--workers {args.workers}: at least one process is needed")
     run = open_run(path, args.steps)
-    found = verdicts(run, Options(drift=args.drift), Workers(args.workers, args.cluster))
+    found = verdicts(run, Options(args.drift, args.screen), Workers(args.workers, args.cluster))
     return _report(args, path, found, len(run.chosen), run.notes)
 
 
@@ -45,7 +45,7 @@ def verify_tensor_receipt(args: argparse.Namespace, path: str) -> int:
         )
     receipt = open_receipt(Path(path))
     key = load_key(Path(args.key), private=False) if args.key else None
-    found = receipt_verdicts(receipt, key, Options(drift=args.drift))
+    found = receipt_verdicts(receipt, key, Options(args.drift, args.screen))
     return _report(args, path, found, len(receipt.manifest["steps"]), ())
 
 

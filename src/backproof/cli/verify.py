@@ -30,6 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--drift", action="store_true", help="report how far the whole step is from its derivation in float64"
     )
+    run.add_argument(
+        "--screen",
+        action="store_true",
+        help="look at what is large quickly, and as a whole only where it does not look honest",
+    )
     run.add_argument("--key", metavar="key.pem.pub", help="the key that a tensor receipt must be signed with")
 
 

@@ -35,6 +35,7 @@ def verify(
     workers: int = 1,
     cluster: str = "",
     drift: bool = False,
+    screen: bool = False,
     key: str | os.PathLike[str] | None = None,
 ) -> RunVerdict:
     """Verify a recorded run (a folder, or its URL) or a tensor receipt. The same as `bp verify`, as data."""
@@ -45,9 +46,9 @@ def verify(
     if path.endswith(".json"):
         receipt = open_receipt(Path(path))
         public = None if key is None else load_key(Path(key), private=False)
-        return RunVerdict(path, tuple(receipt_verdicts(receipt, public, Options(drift=drift))))
+        return RunVerdict(path, tuple(receipt_verdicts(receipt, public, Options(drift, screen))))
     run = open_run(path, steps)
-    found = verdicts(run, Options(drift=drift), Workers(workers, cluster))
+    found = verdicts(run, Options(drift, screen), Workers(workers, cluster))
     return RunVerdict(os.fspath(subject), tuple(found), run.notes)
 
 

@@ -262,10 +262,15 @@ class Slabs:
         return found[value]
 
 
-def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, int], Any]) -> list[Any]:
-    """What is made of each slab of several values of one shape, cut alike."""
+def in_slabs(
+    cuts: Sequence[tuple[Slabs, Plan]],
+    use: Callable[[list[Any], int, int], Any],
+    some: Callable[[int], Sequence[int]] = range,
+) -> list[Any]:
+    """What is made of each slab of several values of one shape, cut alike; or of some of so many."""
     width, step = cuts[0][1].width, min(plan.step() for _, plan in cuts)
     places = [(begin, min(begin + step, width)) for begin in range(0, width, step)]
+    places = [places[i] for i in some(len(places))]
     for evaluation, plan in cuts:
         evaluation.prepare(plan, {end - begin for begin, end in places})
 

@@ -47,10 +47,20 @@ def _lines(verdict: StepVerdict) -> Iterator[str]:
         if not practice.intended:
             yield f"      {escape(practice.advice)}"
     yield from _unchecked(verdict)
+    if verdict.screen is not None:
+        yield f"  [dim]{escape(_screen(verdict.screen))}[/]"
     if verdict.drift is not None:
         yield f"  [dim]{escape(_drift(verdict.drift))}[/]"
     for note in verdict.notes:
         yield f"  [dim]{escape(note)}[/]"
+
+
+def _screen(found: dict[str, Any]) -> str:
+    """What was only screened, and what that may miss."""
+    return (
+        f"screened: {found['projected']} by {found['probes']} random projections, {found['sampled']} at one slab in "
+        f"{round(1 / found['share'])}; {found['in_full']} checked in full. May miss: {found['missed']}"
+    )
 
 
 def _drift(found: Any) -> str:

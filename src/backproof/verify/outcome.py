@@ -28,6 +28,8 @@ class StepVerdict:
     """What scales its gradients, as found in the record."""
     drift: Any = None
     """How far the whole step is from its derivation in float64 (`verify.drift`), or why that is not known; None: not asked."""
+    screen: dict[str, Any] | None = None
+    """How many equations were only screened, and what that may miss; None: all were checked as a whole."""
     notes: list[str] = field(default_factory=list)
     """What is reported and not judged."""
     before: Counter[str] = field(default_factory=Counter)
@@ -99,6 +101,7 @@ def joined(parts: Sequence[StepVerdict]) -> StepVerdict:
         for name in ("results", "not_checked", "suspect", "scales", "notes"):
             getattr(found, name).extend(getattr(part, name))
         found.drift = part.drift if part.drift is not None else found.drift
+        found.screen = part.screen if part.screen is not None else found.screen
         found.before += part.before
         found.kinds += part.kinds
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,13 @@ def followed(origin: Origin) -> Followed:
     return Followed(origin, D, slabs, output)
 
 
-def judged_piecewise(claimed: Any, total: Total, dtype: str) -> tuple[Judgement, bool]:
-    """A claim of reals against a sum of contributions; and whether a decision in one of them is in doubt."""
+def judged_piecewise(
+    claimed: Any, total: Total, dtype: str, some: Callable[[int], Sequence[int]] = range
+) -> tuple[Judgement, bool]:
+    """A claim of reals against a sum of contributions; and whether a decision in one of them is in doubt.
+
+    `some` says which slabs are looked at, of how many.
+    """
     parts = [
         followed(origin) if part is None and origin is not None else part
         for part, origin in zip(total.parts, total.origins, strict=True)
@@ -69,7 +74,7 @@ def judged_piecewise(claimed: Any, total: Total, dtype: str) -> tuple[Judgement,
             claim = claimed[(*place, slice(begin, end))]
             return measured(np.ascontiguousarray(claim), settled(made, dtype)).moved(axis, begin)
 
-        found = together(in_slabs([(part.slabs, plan) for part, plan in cut], judge))
+        found = together(in_slabs([(part.slabs, plan) for part, plan in cut], judge, some))
     return found.judgement(), any(part.doubtful for part in open_)
 
 

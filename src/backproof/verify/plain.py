@@ -41,6 +41,7 @@ def step_json(verdict: StepVerdict) -> dict[str, Any]:
             for scale in verdict.scales
         ],
         **({} if verdict.drift is None else {"drift": _drift(verdict.drift)}),
+        **({} if verdict.screen is None else {"screen": verdict.screen}),
         "notes": list(verdict.notes),
     }
 

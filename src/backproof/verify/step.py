@@ -21,6 +21,7 @@ from backproof.verify.practices import find_practices
 from backproof.verify.region import values_in
 from backproof.verify.saved import check_saved
 from backproof.verify.schedule import check_schedules
+from backproof.verify.screening import Screening
 from backproof.verify.subject import Subject
 from backproof.verify.update import update_results
 
@@ -31,20 +32,17 @@ class Options:
 
     drift: bool = False
     """Whether the step is also derived as a whole, from its leaves alone."""
+    screen: bool = False
+    """Whether what is large is only looked at quickly (`verify.screening`), and as a whole where that does not look honest."""
 
 
 def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdict:
     """Derive every equation of a step and compare."""
-    subject = Subject(recorded)
+    options = options or Options()
+    screening = Screening() if options.screen else None
+    subject = Subject(recorded, screening)
     step, verdict = recorded.step, subject.verdict
-    read = {value for call in step.calls for value in values_in((call.args, call.kwargs))}
-    read |= {backward.value for backward in step.backwards}
-    for stranger in step.unseen:
-        value, place = stranger["value"], f"value {stranger['value']}, made by {stranger['by']}"
-        if any(subject.wants(value, passing) for passing in range(step.passes)):
-            subject.leave_open(stranger["reads"], place, "no recorded call made it")
-        elif value in read:  # no gradient came to it: what it was made of has none from it
-            subject.leave_open((), place, "no recorded call made it")
+    _leave_strangers(subject)
     if (granularity := step.facts.get("granularity")) is not None:
         verdict.notes.append(
             f"recorded by {granularity}: what lies between was derived, within bounds that grow on the way"
@@ -62,13 +60,28 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
     check_handed_out(subject)
     verdict.results = list(_causal(verdict.results))
     check_handling(subject)  # 4
-    for found in update_results(step, recorded.tensors):  # 5
+    for found in update_results(step, recorded.tensors, screening):  # 5
         verdict.add(found)
     check_schedules(subject)
     find_practices(subject)
-    if options is not None and options.drift:
+    if screening is not None:
+        verdict.screen = screening.said(verdict.counts["checked"])
+    if options.drift:
         verdict.drift = drift_of(subject)
     return verdict
+
+
+def _leave_strangers(subject: Subject) -> None:
+    """Values that no recorded call made."""
+    step = subject.step
+    read = {value for call in step.calls for value in values_in((call.args, call.kwargs))}
+    read |= {backward.value for backward in step.backwards}
+    for stranger in step.unseen:
+        value, place = stranger["value"], f"value {stranger['value']}, made by {stranger['by']}"
+        if any(subject.wants(value, passing) for passing in range(step.passes)):
+            subject.leave_open(stranger["reads"], place, "no recorded call made it")
+        elif value in read:  # no gradient came to it: what it was made of has none from it
+            subject.leave_open((), place, "no recorded call made it")
 
 
 def _causal(results: list[Result]) -> Iterator[Result]:

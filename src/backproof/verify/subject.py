@@ -20,6 +20,7 @@ from backproof.verify.origin import Origin
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.piecewise import judged_piecewise, settled
 from backproof.verify.region import label
+from backproof.verify.screening import Screening
 
 MOST_KEPT = 16
 
@@ -27,7 +28,9 @@ MOST_KEPT = 16
 class Subject:
     """One recorded step, and everything that its checks share."""
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: Recorded, screening: Screening | None = None) -> None:
+        self.screening = screening
+        """Whether what is large is only looked at quickly."""
         self.step, self.tensors = recorded.step, recorded.tensors
         self.makers = {output: call for call in self.step.calls for output in call.outputs}
         self.verdict = StepVerdict(self.step.index)
@@ -149,6 +152,10 @@ class Subject:
         """What was recorded under a key, against what was derived for it; with where that comes from, to look closer."""
         dtype, name = self.value(value).dtype, self.value(value).name
         claimed = self.array(key) if claimed is None else claimed
+        seen = self.screening.look(claimed, derived, dtype) if self.screening and isinstance(derived, Total) else None
+        if seen is not None:
+            self.verdict.add(Result(equation, place, f"{value}", *seen, parameter=name, made=_made(origins)))
+            return
         if isinstance(derived, Total):
             found, doubtful = judged_piecewise(claimed, derived, dtype)
             origins = tuple(replace(origin, doubtful=True) for origin in origins) if doubtful else origins

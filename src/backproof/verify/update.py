@@ -5,7 +5,7 @@ Updates are compared, never parameters: a parameter hides its update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +14,14 @@ import numpy as np
 from backproof.engine.bounded import Bound
 from backproof.errors import BackproofError
 from backproof.numerics import FORMATS, gamma
-from backproof.optim.derive import UPDATE, Derived, Formats, derive, first_state
+from backproof.optim.derive import BLOCK, UPDATE, Derived, Formats, derive, first_state
 from backproof.optim.record import Optimizer
 from backproof.optim.screen import screen
 from backproof.optim.torch_names import STEP, TorchOptimizer, hyper_of, record_of, state_of, torch_optimizer
 from backproof.trace.folder import StepTensors
 from backproof.trace.step import Step, Update
 from backproof.verify.equation import Judgement, Measured, NotChecked, Result, judged, measured, together
+from backproof.verify.screening import LEAST, Screening
 
 FORMATS_OF = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 HALVES = ("bfloat16", "float16")  # sums of these are accumulated in float32
@@ -65,22 +66,33 @@ class Subject:
         return replace(self, **changes)
 
 
-def update_results(step: Step, tensors: StepTensors) -> Iterator[Result | NotChecked]:
-    """Every parameter of every optimizer step."""
+def update_results(
+    step: Step, tensors: StepTensors, screening: Screening | None = None
+) -> Iterator[Result | NotChecked]:
+    """Every parameter of every optimizer step; some stretches of each, if it is only screened."""
     for number, update in enumerate(step.updates):
         try:
             named = torch_optimizer(update.claimed or update.optimizer)
         except BackproofError as reason:
             yield NotChecked(f"update by {update.optimizer}", str(reason))
             continue
-        read = _Update(step, tensors, number, update, named)
+        read = _Update(step, tensors, number, update, named, screening)
         yield from read.results()
 
 
 class _Update:
     """One optimizer step while it is verified."""
 
-    def __init__(self, step: Step, tensors: StepTensors, number: int, update: Update, named: TorchOptimizer) -> None:
+    def __init__(
+        self,
+        step: Step,
+        tensors: StepTensors,
+        number: int,
+        update: Update,
+        named: TorchOptimizer,
+        screening: Screening | None = None,
+    ) -> None:
+        self.screening = screening
         self.step, self.tensors, self.number, self.update, self.named = step, tensors, number, update, named
         self.looked_for = 0
 
@@ -176,7 +188,7 @@ class _Update:
         if self.named.record == "sgd" and rows in self.tensors:
             results.extend(_entry_by_entry(subject, self.tensors[rows][0], self.tensors[f"a{self.update.grads[name]}"]))
         else:
-            results.extend(_compared(subject))
+            results.extend(_compared(subject, self.screening))
         cause = ""
         if any(result.verdict == "broken" for result in results) and self.looked_for < MOST_NAMED:
             from backproof.verify.misstep import cause_of
@@ -222,10 +234,15 @@ def _rows(subject: Subject, rows: Any) -> tuple[Subject, bool]:
     )
 
 
-def _compared(subject: Subject) -> Iterator[Result]:
+def _compared(subject: Subject, screening: Screening | None) -> Iterator[Result]:
     """The update and the state. Of a rule for single elements, bounds are made only for those that are not near without them."""
     if subject.optimizer.elementwise and subject.expected() <= set(subject.claimed):
-        found = _stretches(subject)
+        found = _stretches(subject, None if screening is None else screening.some)
+        if screening is not None and subject.parameter.size > LEAST * BLOCK:
+            if all(verdict.verdict == "holds" for verdict in found.values()):
+                screening.screened["sampled"] += len(found)
+            else:
+                found = _stretches(subject)
     else:
         found = {
             what: judged_as(subject.claimed[what], derived)
@@ -236,11 +253,11 @@ def _compared(subject: Subject) -> Iterator[Result]:
         yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
 
 
-def _stretches(subject: Subject) -> dict[str, Judgement]:
-    """The verdict on each result, from a stretch of it at a time."""
+def _stretches(subject: Subject, some: Callable[[int], Sequence[int]] | None = None) -> dict[str, Judgement]:
+    """The verdict on each result, from a stretch of it at a time, or from some of them."""
     parts: dict[str, list[Measured]] = {}
     given = (subject.gradient, subject.parameter, subject.state, subject.hyper, subject.count, subject.formats)
-    for part in screen(subject.optimizer, subject.claimed, *given):
+    for part in screen(subject.optimizer, subject.claimed, *given, some=some, length=None if some is None else BLOCK):
         for what in part.values:
             value, certain, likely = part.bounded(what)
             claim = np.asarray(subject.claimed[what]).reshape(-1)

@@ -119,12 +119,12 @@ class Watch:
 
 
 def _verdict(step: Any, observer: Observer) -> StepVerdict:
-    """What is broken is named."""
+    """A quick look; what does not hold is verified as a whole, and named."""
     from backproof.diagnose.explain import diagnosed
     from backproof.trace.folder import Recorded
-    from backproof.verify.step import verify_step
+    from backproof.verify.step import Options, verify_step
 
     recorded = Recorded(step, InMemory(observer.numbers))  # type: ignore[arg-type] # it reads like a folder's
     with torch.no_grad():
-        verdict = verify_step(recorded)
-        return diagnosed(verdict) if verdict.verdict == "broken" else verdict
+        verdict = verify_step(recorded, Options(screen=True))
+        return diagnosed(verify_step(recorded)) if verdict.verdict == "broken" else verdict
