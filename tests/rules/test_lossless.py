@@ -143,6 +143,36 @@ def test_saturated_and_tiny_values_are_carried(scale):
     assert verify_receipts(receipts([document]), bundle=False).holds
 
 
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e3, 1e5])
+def test_the_loss_of_a_saturated_softmax_is_judged_from_its_net_inputs(scale):
+    given = deep_input(2, activations=["tanh", "softmax"])
+    given["topology"]["loss"] = "cross_entropy_softmax"
+    given["parameters_before"] = {k: v * scale for k, v in given["parameters_before"].items()}
+    for hot in given["targets"]:
+        given["targets"] = {unit: float(unit == hot) for unit in given["targets"]}
+        document = authored(given)
+
+        assert verify_receipts(receipts([document]), bundle=False).holds
+        if document["loss"]["per_output"][hot] > 1e-12:
+            document["loss"]["per_output"][hot] *= 1.0 + 1e-9
+            document["loss"]["total"] = document["loss"]["per_output"][hot]
+            assert 12 in {f.rule for f in verify_receipts(receipts([document]), bundle=False).findings}
+
+
+@pytest.mark.parametrize("net", [-800.0, -700.0, -40.0, 40.0, 800.0])
+def test_a_saturated_sigmoid_is_judged(net):
+    given = deep_input(2, activations=["sigmoid", "sigmoid"])
+    given["parameters_before"] = {
+        k: (net if k.startswith("b_l1") else v) for k, v in given["parameters_before"].items()
+    }
+    document = authored(given)
+    unit = next(iter(document["topology"]["unit_order"]["l1"]))
+
+    assert verify_receipts(receipts([document]), bundle=False).holds
+    document["forward"][unit]["out"] += 1e-9
+    assert 27 in {f.rule for f in verify_receipts(receipts([document]), bundle=False).findings}
+
+
 def test_bytes_are_sorted_and_shortest():
     text = emit(author_input(as_lossless(BUILTIN["xor"]()))).decode()
 

@@ -256,13 +256,15 @@ def apply_optimizer(
 def _largest_adam(domain: Domain, optimizer: Optimizer, state: dict[str, Carrier]) -> Carrier:
     """The largest size of an update of Adam, whatever the gradient is: by the inequality of Cauchy and Schwarz.
 
-    |β₁m + (1 − β₁)g| ≤ √(β₁²m²/β₂v + (1 − β₁)²/(1 − β₂)) · √(β₂v + (1 − β₂)g²)
+    |β₁m + (1 − β₁)g| ≤ √(β₁²m²/x + (1 − β₁)²/(1 − β₂)) · √(x + (1 − β₂)g²) for any x > 0. With x = β₂v + (1 − β₂ᵗ)ε² the
+    second root is at most √(1 − β₂ᵗ)·(√v̂ + ε).
     """
     beta1, beta2, t = _column(optimizer.beta1), _column(optimizer.beta2), _column(optimizer.t)
-    kept = beta1 * state["m"]
-    inertia = domain.unless_zero(state["m"], (kept * kept) / (beta2 * state["v"]))
+    kept, epsilon = beta1 * state["m"], _column(optimizer.epsilon)
+    correction = 1.0 - domain.power(beta2, t)
+    inertia = (kept * kept) / (beta2 * state["v"] + correction * (epsilon * epsilon))
     ratio = domain.sqrt(inertia + ((1.0 - beta1) * (1.0 - beta1)) / (1.0 - beta2))
-    corrected = domain.sqrt(1.0 - domain.power(beta2, t)) / (1.0 - domain.power(beta1, t))
+    corrected = domain.sqrt(correction) / (1.0 - domain.power(beta1, t))
     return (_column(optimizer.learning_rate) * corrected) * ratio
 
 

@@ -61,6 +61,19 @@ def observed_loss(layout: Layout, found: Ball, target: Ball, layer: Layer) -> Ba
     return BALLS.unless_zero(target, found.widened(target * rounded_terms(layer)))
 
 
+def observed_totals(ledger: Ledger) -> Ball | None:
+    """What a framework may have rounded in each sample's cross entropy, (records, samples), before it reduced them."""
+    layout = ledger.layout
+    if not (layout.imported and layout.softmax and layout.outputs):
+        return None
+    sizes = []
+    for sample in layout.samples:
+        net, out = (ledger.ball(layout.of_units(what, layout.outputs, "per_sample", sample)) for what in ("net", "out"))
+        target = ledger.ball(layout.named("per_sample", sample, "targets", names=layout.outputs))
+        sizes.append(BALLS.total(target * rounded_terms(Layer(net, out)), axis=-1)[:, None])
+    return BALLS.join(sizes)
+
+
 def rounded_terms(layer: Layer) -> Ball:
     """How many units of roundoff ln p may be off: a sum of n terms, and a difference of the size of ln p.
 

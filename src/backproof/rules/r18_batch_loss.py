@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from backproof.rules.ball import BALLS, Ball
 from backproof.rules.layout import Layout
+from backproof.rules.observed import observed_totals
 from backproof.rules.rule import Equation, Label, Ledger, Mutation, Rule
 
 
@@ -27,6 +28,9 @@ def equations(ledger: Ledger) -> Iterator[Equation]:
     samples = layout.named("loss", "per_sample", names=layout.samples)
     if samples.size:
         found = reduced(layout, ledger.ball(samples), -1)[:, None]
+        rounded = observed_totals(ledger)
+        if rounded is not None:
+            found = found.widened(reduced(layout, rounded, -1)[:, None])
         because = f"the {layout.shape.text('batch', 'reduction')} over the samples"
         yield Equation(layout.one("loss", "total"), found, because, (samples[None, :],))
 
