@@ -160,7 +160,6 @@ class Bounded(Domain):
         tf32 = len(x) == 2 and self.computing.name == "tf32"
         operands = 2 * self.computing.unit * (1 + self.computing.unit) if tf32 else 0.0
         form = of_product if len(x) == 2 else of_total
-        sizes = [abs(value) for value in values]
         if all(given.certain is None for given in x) and n == 0 and not tf32 and self.accumulation is self.storage:
             return Bound(y)
 
@@ -168,14 +167,15 @@ class Bounded(Domain):
             return primitive.forward(_KERNELS, *parts, **params)
 
         def bound_of(errors: list[Error], factor: float) -> Error:
+            sizes = [abs(value) for value in values]
             error = never_nan(form(run, sizes, errors, factor + operands)) + n * self.accumulation.underflow
             grown = [size if e is None else size + e for size, e in zip(sizes, errors, strict=True)]
             error = self._unless_overflow(error, run, grown, n + 1, 1 + factor + operands)
             return error if self.accumulation is self.storage else self._rounded(y, error, 1.0)
 
         if all(given.certain is None for given in x) and self.accumulation is self.storage:
-            whole = not tf32 and all(map(_whole, sizes))
-            magnitude = run(*sizes) if whole else magnitude_of(run, sizes, n, self.accumulation)
+            whole = not tf32 and all(map(_whole, values))
+            magnitude = run(*map(abs, values)) if whole else magnitude_of(run, values, n, self.accumulation)
             if whole and np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
             under, top = n * self.accumulation.underflow, float(np.max(magnitude, initial=0.0))

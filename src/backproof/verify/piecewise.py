@@ -11,7 +11,7 @@ import numpy as np
 from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.slabs import Plan, Slabs, in_slabs, part_of
 from backproof.numerics import FORMATS
-from backproof.verify.equation import Judgement, Total, added, measured, together
+from backproof.verify.equation import Judgement, Measured, Total, added, measured, together
 from backproof.verify.origin import Origin
 
 DENSE = 3
@@ -30,6 +30,19 @@ class Followed:
     def plan(self, axis: int) -> Plan | None:
         """How it is cut along an axis."""
         return self.slabs.survey.plan(self.output, axis)
+
+    def is_there(self, claimed: Any) -> bool:
+        """Whether what is claimed is what it is derived from, in another shape: the same numbers in the same memory."""
+        graph, value = self.slabs.graph, self.output
+        while (node := graph.node(value)) is not None:
+            if node.op not in ("reshape", "stop_gradient"):
+                return False
+            (value,) = node.arguments
+        given = self.slabs.leaves[value]
+        if not isinstance(given, np.ndarray) or given.dtype != claimed.dtype or given.size != claimed.size:
+            return False
+        whole = given.flags.c_contiguous and claimed.flags.c_contiguous
+        return whole and given.ctypes.data == claimed.ctypes.data and not self.origin.stored
 
     @property
     def doubtful(self) -> bool:
@@ -57,6 +70,8 @@ def judged_piecewise(
         for part, origin in zip(total.parts, total.origins, strict=True)
     ]
     open_ = [part for part in parts if isinstance(part, Followed)]
+    if len(parts) == 1 and open_ and open_[0].is_there(claimed):
+        return Measured(0.0, 0.0, 0.0, 0.0, (), (0.0, 0.0, 0.0)).judgement(), False
     axis = _axis(open_, np.ndim(claimed), np.size(claimed))
     if axis is None:
         whole = [_whole(part) if isinstance(part, Followed) else part for part in parts if part is not None]
