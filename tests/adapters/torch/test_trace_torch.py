@@ -349,3 +349,51 @@ def test_a_model_of_functions_alone_has_its_parameters():
     assert {"layer.w_before.weight", "layer.w_after.weight", "layer.grad_raw.bias", "layer.grad_scaled.bias"} <= set(
         sink.tensors
     )
+
+
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "autocast": None}
+
+
+def half_steps(folder, how, samples, *, wrong=False):
+    """Two steps of a small network in halves, or under autocast; `wrong`: a ReLU whose gradient is not masked."""
+    torch.manual_seed(0)
+    conv = nn.Conv1d(2, 8, 3, padding=1), nn.Conv1d(8, 8, 3, padding=1)
+    model = nn.Sequential(
+        conv[0], nn.GroupNorm(2, 8), nn.GELU(), nn.MaxPool1d(2), conv[1], nn.ReLU(), nn.Flatten(), nn.LayerNorm(128),
+        nn.Linear(128, 32), nn.Tanh(), nn.Linear(32, 5),
+    )  # fmt: skip
+    x, y = torch.randn(8, 2, 32), torch.randint(0, 5, (8,))
+    if HALVES[how] is not None:
+        model, x = model.to(HALVES[how]), x.to(HALVES[how])
+    if wrong:
+        model[5].register_full_backward_hook(lambda module, given, got: (got[0],))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=0.01)
+    tracer = bpt.trace(model, folder, optimizer=optimizer, samples=samples)
+    for _ in range(2):
+        with tracer:
+            with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
+                loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return folder
+
+
+@pytest.mark.parametrize("samples", [None, 8])
+@pytest.mark.parametrize("how", HALVES)
+def test_steps_in_halves_and_under_autocast_follow_from_themselves(tmp_path, how, samples):
+    folder = half_steps(tmp_path, how, samples)
+
+    found = compare(folder, folder)
+
+    assert [one.says for one in found.all_findings] == []
+    assert sum(seen.locals[0] is not None for step in found.steps for seen in step.seen.values()) > 150
+
+
+@pytest.mark.parametrize("how", HALVES)
+def test_a_mistake_in_halves_is_named_on_its_side(tmp_path, how):
+    right, wrong = half_steps(tmp_path / "a", how, 8), half_steps(tmp_path / "b", how, 8, wrong=True)
+
+    found = compare(right, wrong)
+
+    assert (found.first.place.column, found.first.side) == ("4.agrad", "b")

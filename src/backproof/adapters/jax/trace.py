@@ -88,7 +88,6 @@ def trace(
         store=store,
         batch=batch,
         samples=which_samples(samples, batch),
-        dtype=_half(step_seen.values),
         scale=scaled(scale, batch),
         handled=scale is None,
         probes=probes if scale is not None else untold_losses(probes),
@@ -159,12 +158,6 @@ def _input_names(inputs: tuple[Any, ...]) -> list[str]:
 def _batch(inputs: tuple[Any, ...]) -> int | None:
     leaves: list[Any] = jax.tree_util.tree_leaves(inputs[0]) if inputs else []
     return int(leaves[0].shape[0]) if leaves and jax.numpy.ndim(leaves[0]) else None
-
-
-def _half(values: Mapping[str, Any]) -> str:
-    """The half format that every operation's result is rounded to, where there is one."""
-    found = {str(value.dtype) for value in values.values()} & {"bfloat16", "float16"}
-    return found.pop() if len(found) == 1 else ""
 
 
 def _activations(seen: _Seen, inputs: tuple[Any, ...], samples: int | None) -> list[Kept]:

@@ -50,7 +50,8 @@ LOSSES = frozenset(
 )
 ACROSS = frozenset({"batch_norm"})
 """Kinds in which samples of a batch look at each other."""
-BIASED = frozenset({"linear", *(f"conv{n}d" for n in (1, 2, 3)), *(f"conv_transpose{n}d" for n in (1, 2, 3))})
+CONVOLUTIONS = frozenset(f"conv{way}{n}d" for way in ("", "_transpose") for n in (1, 2, 3))
+BIASED = frozenset({"linear", *CONVOLUTIONS})
 """Kinds that add a bias to a sum, or begin the sum with it."""
 DECISIONS = frozenset(
     "relu relu6 hardtanh clamp leaky_relu prelu threshold hardshrink softshrink hardsigmoid hardswish abs sign max min maximum "

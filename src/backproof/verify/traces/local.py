@@ -14,16 +14,17 @@ from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.evaluate import evaluate
 from backproof.errors import BackproofError
 from backproof.ir.types import Type
-from backproof.numerics import FORMATS, gamma, likely
+from backproof.numerics import FORMATS, Format, gamma, likely
 from backproof.session.tape import compile_tape, run_backward
 from backproof.trace.event import Place
 from backproof.trace.manifest import Probe
 from backproof.trace.phases import LABEL, LOSS
 from backproof.verify.closer import looked_closer
 from backproof.verify.equation import Judgement, judged
+from backproof.verify.kernels import HALVES, backward_in
 from backproof.verify.origin import Origin
 from backproof.verify.traces.hints import hints_of
-from backproof.verify.traces.layers import ACROSS, BIASED, LOSSES, Region, region
+from backproof.verify.traces.layers import ACROSS, BIASED, CONVOLUTIONS, LOSSES, Region, region
 from backproof.verify.traces.network import called
 from backproof.verify.traces.side import Side
 
@@ -73,19 +74,39 @@ class Layer:
     reads: tuple[Place, ...]
     domain: Bounded
 
+    @property
+    def computing(self) -> str:
+        """The format that it computes in."""
+        return self.domain.computing.name
+
+    @property
+    def adds(self) -> str:
+        """The format that its backward pass adds up in."""
+        name = self.computing
+        if name == "float16" and self.probe.kind in CONVOLUTIONS:
+            return name  # on a CPU PyTorch's do
+        return backward_in(self.probe.kind, name)[1] or name if name in HALVES else name
+
+    @property
+    def exact(self) -> bool:
+        """Whether it reads what was recorded, and not that rounded to the format that it computes in."""
+        return all(value.certain is None for value in self.values[: len(self.region.graph.leaves)])
+
     def back(self, seed: Bound, values: Sequence[Bound] | None = None) -> list[Bound | None]:
         """The gradient of each leaf, given that of the output."""
-        tape = compile_tape(self.region.graph, self.domain, values or self.values)
+        tape = compile_tape(self.region.graph, domain(self.computing, self.adds), values or self.values)
         gradients: list[Bound | None] = [None] * len(self.region.graph)
         gradients[self.region.out] = seed
         return run_backward(tape, gradients)[: len(self.region.graph.leaves)]
 
-    def origin(self, leaf: int | None = None, seed: Bound | None = None) -> Origin:
-        """Where the output comes from, or what the layer adds to a leaf's gradient."""
+    def origins(self, leaf: int | None = None, seed: Bound | None = None) -> tuple[Origin, ...]:
+        """Where the output comes from, or what the layer adds to a leaf's gradient; nothing where that was rounded unseen."""
+        if not self.exact:
+            return ()
         graph = self.region.graph
         leaves = [value.value for value in self.values[: len(graph.leaves)]]
         seeds = {} if seed is None else {self.region.out: lambda: seed.value}
-        return Origin(graph, lambda: leaves, self.region.out, leaf, seeds)
+        return (Origin(graph, lambda: leaves, self.region.out, leaf, seeds),)
 
     @property
     def rule(self) -> Rule:
@@ -95,7 +116,7 @@ class Layer:
 
     def again(self, reads: Mapping[int, Array]) -> list[Bound]:
         """Every value, with other numbers in some of the leaves."""
-        given = [reads.get(i, self.values[i].value) for i in range(len(self.region.graph.leaves))]
+        given = [reads.get(i, self.values[i]) for i in range(len(self.region.graph.leaves))]
         return list(evaluate(self.region.graph, self.domain, given))
 
 
@@ -118,9 +139,14 @@ class Locals:
 
 
 @cache
-def domain(name: str) -> Bounded:
-    """Values with bounds for what computes in this format; the half ones accumulate in float32."""
-    return Bounded(name, "float32" if FORMATS[name].precision < FORMATS["float32"].precision else None)
+def domain(name: str, adds: str | None = None) -> Bounded:
+    """Values with bounds for what computes in this format; the half ones add up in float32, unless another is named."""
+    return Bounded(name, adds or ("float32" if FORMATS[name].precision < FORMATS["float32"].precision else None))
+
+
+def as_read(x: Bound, stored: Format | None, D: Bounded) -> Bound:
+    """Numbers as a layer reads them that computes in a narrower format than they are stored in: rounded to it first."""
+    return x if stored is None or stored.precision <= D.computing.precision else D.cast(x, to=D.computing.name)
 
 
 def judge(
@@ -179,7 +205,11 @@ def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
         return made
     out = Place(probe.name, "fwd", sample=sample)
     D = domain(side.computing(out if side.has(out) else reads[0]))
-    values = _evaluated(made, D, [side.tensor(place) for place in (*reads, *held.values())])
+    given = [
+        side.tensor(place) if side.format(place) is None else as_read(Bound(side.tensor(place)), side.format(place), D)
+        for place in (*reads, *held.values())
+    ]
+    values = _evaluated(made, D, given)
     if isinstance(values, str):
         return f"{probe.kind} is not derived: {values}"
     if probe.kind in BIASED and "weight" in held and "bias" in held:
@@ -189,9 +219,9 @@ def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
     return Layer(probe, made, values, reads, D)
 
 
-def _evaluated(made: Region, D: Bounded, given: Sequence[Array]) -> list[Bound] | str:
+def _evaluated(made: Region, D: Bounded, given: Sequence[Array | Bound]) -> list[Bound] | str:
     """Every value of a layer, or why there are none. What a trace tells of a layer must not fill the memory."""
-    room = max(ROOM, ROOM_TIMES * sum(array.size for array in given))
+    room = max(ROOM, ROOM_TIMES * sum(math.prod(array.shape) for array in given))
     largest = max(made.graph.types, key=lambda one: math.prod(one.shape))
     if math.prod(largest.shape) > room:
         return f"as it is told it takes a value of {largest}"

@@ -45,10 +45,10 @@ class Rooms:
         return LINEAR_GAIN if place.phase in ("grad_scaled", "opt_after", "w_after") else GAIN
 
     def _units(self, place: Place) -> tuple[float, float]:
-        """The coarser of the formats that the sides store in, and compute in."""
+        """The coarser of the formats that the sides store in, and add up in: of halves that is float32."""
         stored = [(side.format(place) or FORMATS["float64"]).unit for side in (self.a, self.b)]
-        computing = [FORMATS[side.computing(place)].unit for side in (self.a, self.b)]
-        return max(stored), max(computing)
+        adding = [min(FORMATS[side.computing(place)].unit, FORMATS["float32"].unit) for side in (self.a, self.b)]
+        return max(stored), max(adding)
 
     def stored(self, place: Place) -> float:
         """What is the same number in two formats differs by one rounding."""

@@ -20,6 +20,8 @@ class Kept:
     """What the calls of one layer have added to the gradients of its parameters so far."""
 
     sums: list[dict[str, Total]]
+    layers: list[Layer | None]
+    """A call of it on each side, where it was derived."""
     noise: dict[str, float] = field(default_factory=dict)
     change: dict[str, Array] = field(default_factory=dict)
     calls: int = 0
@@ -51,4 +53,5 @@ def share(back: Back | None, total: dict[str, Total]) -> None:
     for leaf, name in enumerate(back.layer.region.parameters, count):
         part = back.parts[leaf]
         if part is not None:
-            total.setdefault(name, Total()).add(part, back.layer.origin(leaf, back.seed))
+            known = back.layer.origins(leaf, back.seed)
+            total.setdefault(name, Total()).add(part, known[0] if known else None)

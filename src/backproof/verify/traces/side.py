@@ -108,16 +108,14 @@ class Side:
         return FORMATS.get(self.step.dtype(source)) if source is not None else None
 
     def computing(self, place: Place) -> str:
-        """The format that a tensor was computed in: float32 for what is stored in halves, unless each operation's result is told to be one.
+        """The format that each operation's result was rounded to, on the way to a tensor: the one that it is stored in.
 
-        What is told may narrow the band of a tensor, and not widen it beyond the format that it is stored in.
+        What is told may narrow the band of a tensor (it was computed in a wider format), and not widen it.
         """
         if self._computing:
             return self._computing
-        single, stored, told = FORMATS["float32"], self.format(place), FORMATS.get(self.told.dtype)
-        if told is not None and told.precision >= (stored or single).precision:
-            return told.name
-        return stored.name if stored is not None and stored.precision >= single.precision else single.name
+        stored, told = self.format(place) or FORMATS["float32"], FORMATS.get(self.told.dtype)
+        return told.name if told is not None and told.precision > stored.precision else stored.name
 
     @cached_property
     def samples(self) -> tuple[int | None, ...]:

@@ -16,8 +16,9 @@ from backproof.optim.record import Optimizer
 from backproof.optim.torch_names import hyper_of, record_of, state_of, torch_optimizer
 from backproof.trace.event import Place
 from backproof.verify.equation import judged
+from backproof.verify.kernels import HALVES
 from backproof.verify.traces.hints import hints_of
-from backproof.verify.traces.local import OF_ANOTHER_SHAPE, Local, Locals, Rule, local_of
+from backproof.verify.traces.local import OF_ANOTHER_SHAPE, Local, Locals, Rule, domain, local_of
 from backproof.verify.traces.side import Side
 
 OPTIMIZER, SCALING, CHAIN = "the optimizer", "the scaling", "the step before"
@@ -117,7 +118,11 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
             {key: np.asarray(value, dtype=np.float64).reshape(np.shape(value)) for key, value in state.items()},
             numbers,
             count if held or first else 2,
-            Formats(computing, None, storage.name if storage.name != computing else None),
+            Formats(
+                computing,
+                "float32" if computing in HALVES else None,
+                storage.name if storage.name != computing else None,
+            ),
         )
         tries.append(
             {at: _judged(side, at, claim, found[key], remark) for key, (at, claim) in claims.items() if key in found}
@@ -134,14 +139,16 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
 def _ways(settings: Mapping[str, Any], computing: str) -> Iterator[tuple[dict[str, Any], str]]:
     """How a program may keep the numbers that it was told: exactly, or in the format that it computes in, where 1 − β is another number."""
     yield dict(settings), ""
-    if computing == "float64" or "tensors" not in settings:
+    if computing == "float64":
         return
-    yield {**settings, "tensors": True}, f"with its bias corrections computed in {computing}"
+    tensors = {"tensors": True} if "tensors" in settings else {}
+    if tensors:
+        yield {**settings, **tensors}, f"with its bias corrections computed in {computing}"
     rounded = {
         key: float(FORMATS[computing].round(value)) if isinstance(value, float) else value
         for key, value in settings.items()
     }
-    yield {**rounded, "tensors": True}, f"with its settings kept in {computing}"
+    yield {**rounded, **tensors}, f"with its settings kept in {computing}"
 
 
 def _claims(side: Side, place: Place, parameter: Any, rename: Any) -> dict[str, tuple[Place, Any]]:
@@ -164,7 +171,10 @@ def _judged(side: Side, place: Place, claimed: Any, derived: Any, remark: str) -
         because = f"the rule gives the shape {list(derived.value.shape)}, and recorded is {list(claimed.shape)}"
         return local_of(side, place, OF_ANOTHER_SHAPE, OPTIMIZER, because)
     claimed = claimed.reshape(derived.value.shape)
-    numbers = judged(claimed, Bound(derived.value, derived.certain, derived.likely))
+    bound, storage = Bound(derived.value, derived.certain, derived.likely), side.format(place)
+    if storage is not None and storage.precision < FORMATS[side.computing(place)].precision:
+        bound = domain(side.computing(place)).cast(bound, to=storage.name)
+    numbers = judged(claimed, bound)
     broken = numbers.verdict == "broken"
     hints = tuple(hints_of(claimed, derived.value, side.told.batch)) if broken else ()
     return local_of(side, place, numbers, OPTIMIZER, remark, hints)

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from backproof.engine.bounded import Bound
-from backproof.numerics import FORMATS
+from backproof.numerics import FORMATS, Format
 from backproof.trace.event import Place
 from backproof.trace.manifest import Probe
 from backproof.trace.phases import INPUT, LOSS
 from backproof.verify.equation import Total
+from backproof.verify.kernels import HALVES
 from backproof.verify.traces.decisions import Turn, routed, turns
 from backproof.verify.traces.gap import Gap, gap
 from backproof.verify.traces.layers import DECISIONS
-from backproof.verify.traces.local import Layer, Locals, Loss, batch_loss, judge, layer_of, loss_of
+from backproof.verify.traces.local import Layer, Locals, Loss, as_read, batch_loss, judge, layer_of, loss_of
 from backproof.verify.traces.network import Network, called
 from backproof.verify.traces.shares import Back, Kept, Part, share
 from backproof.verify.traces.side import Side
@@ -148,7 +149,7 @@ class Walk:
 
     def _layer(self, probe: Probe) -> None:
         owner = called(probe.name)
-        kept = self._kept.setdefault(owner, Kept([{} for _ in self.sides]))
+        kept = self._kept.setdefault(owner, Kept([{} for _ in self.sides], [None for _ in self.sides]))
         kept.calls += 1
         for sample in self.units:
             layers = [layer_of(side, side.probes.get(probe.name, probe), sample) for side in self.sides]
@@ -159,8 +160,9 @@ class Walk:
                 self._gradient(i, (probe.name, sample))
             self._exchange(probe, sample, layers)
             backs = [self._back(i, probe, sample, layer) for i, layer in enumerate(layers)]
-            for back, total in zip(backs, kept.sums, strict=True):
+            for i, (back, total) in enumerate(zip(backs, kept.sums, strict=True)):
                 share(back, total)
+                kept.layers[i] = back.layer if back is not None else kept.layers[i]
             if len(self.sides) == 2 and backs[0] is not None and backs[1] is not None:
                 changed = self._replay(probe, sample, (backs[0], backs[1]))
                 for name, part in changed.items():
@@ -182,7 +184,7 @@ class Walk:
             self.walked.locals[i].unchecked[place] = layer
         else:
             derived = layer.values[layer.region.out]
-            self.walked.locals[i].judge(place, derived, probe.name, origins=(layer.origin(),))
+            self.walked.locals[i].judge(place, derived, probe.name, origins=layer.origins())
 
     def _exchange(self, probe: Probe, sample: int | None, layers: list[Layer | str]) -> None:
         """Where the sides tell otherwise what a layer does: whether its output tells which was done."""
@@ -193,7 +195,7 @@ class Walk:
         for side, other in zip(self.sides, reversed(made), strict=True):
             layer = layer_of(side, other.probe, sample) if side.has(place) else ""
             if isinstance(layer, Layer):
-                origins = (layer.origin(),)
+                origins = layer.origins()
                 if judge(side, place, layer.values[layer.region.out], "", origins=origins).verdict == "broken":
                     self.walked.apart.add(place)
 
@@ -229,12 +231,13 @@ class Walk:
             for parent in probe.parents:
                 self._open[i].setdefault((parent, sample), f"{probe.name}: {why}")
             return None
-        seed = side.bound(place)
-        if seed.shape != layer.values[layer.region.out].shape:
+        seed = as_read(side.bound(place), side.format(place), layer.domain)
+        unfit = "has not the shape of its output" if seed.shape != layer.values[layer.region.out].shape else ""
+        if not np.isfinite(seed.value).all():
+            unfit = "is not finite"
+        if unfit:
             for parent in probe.parents:
-                self._open[i].setdefault(
-                    (parent, sample), f"{probe.name}: its gradient has not the shape of its output"
-                )
+                self._open[i].setdefault((parent, sample), f"{probe.name}: its gradient {unfit}")
             return None
         values = layer.values
         parts = layer.back(seed)
@@ -244,7 +247,7 @@ class Walk:
             if part is not None:
                 known = self._given[i].get((parent, sample), {}).get(probe.name, Part(None, ()))
                 both = part if known.bound is None else layer.domain.add(known.bound, part)
-                self._give(i, (parent, sample), probe.name, Part(both, (*known.origins, layer.origin(k, seed))))
+                self._give(i, (parent, sample), probe.name, Part(both, (*known.origins, *layer.origins(k, seed))))
         return Back(layer, seed, values, parts)
 
     def _tied(
@@ -347,7 +350,7 @@ class Walk:
                         f"a sum over a batch of {batch}, of which {parts:g} were recorded"
                     )
                 else:
-                    derived = total.bound(side.format(place) or FORMATS["float64"])
+                    derived = _summed(total, kept.layers[i], side.format(place) or FORMATS["float64"])
                     self.walked.locals[i].judge(place, derived, probe.name, origins=total.known)
         if len(self.sides) == 2:
             self._remain(probe, kept.noise, kept.change)
@@ -362,6 +365,13 @@ class Walk:
             if x.shape == y.shape:
                 left = gap(x + change.get(name, 0.0), y)
                 self.walked.remainders[place] = Remainder(left, most * float(a.told.batch or len(self.units)))
+
+
+def _summed(total: Total, layer: Layer | None, storage: Format) -> Bound:
+    """A gradient summed over samples: in the format it is stored in, as where they come one by one; or in halves and stored wider."""
+    if layer is None or layer.computing not in HALVES or storage.name in HALVES:
+        return total.bound(storage)
+    return layer.domain.cast(total.bound(FORMATS[layer.adds]), to=layer.computing)
 
 
 def _units(sides: Sequence[Side]) -> tuple[int | None, ...]:
