@@ -49,6 +49,18 @@ def direction(point: Point, i: int) -> Array:
     return np.rint(point.like(point.types[i], 10 + i) / 3 * 2.0**12) / 2.0**12
 
 
+WITHOUT = {"sign", "stop_gradient"}  # from reals to reals, and their derivative is 0: one by nature, one by decree
+
+
+@pytest.mark.parametrize("op", PRIMITIVES)
+@law(4)
+@given(data=st.data())
+def test_what_takes_reals_to_reals_has_a_derivative_in_each(op: str, data: st.DataObject) -> None:
+    point = data.draw(points(op))
+    reals = [i for i, kind in enumerate(point.types) if kind.kind == point.type.kind == "real"]
+    assert list(point.differentiable) == ([] if op in WITHOUT else reals)
+
+
 @every_derivative
 @law(20)
 @given(data=st.data())
@@ -139,10 +151,11 @@ KINKS: list[tuple[str, dict[str, Any], list[list[float]], list[list[float]]]] = 
     ("min", {"axes": (0,)}, [[1.0, 1.0, 2.0]], [[0.5, 0.5, 0.0]]),
     ("prod", {"axes": (0,)}, [[0.0, 2.0, 3.0]], [[6.0, 0.0, 0.0]]),
     ("pow", {}, [[0.0, 0.0, 2.0, 0.0], [1.0, 0.0, 0.0, 2.0]], [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, math.log(2), 0.0]]),
+    ("pow", {}, [[0.0, -2.0], [-1.0, 3.0]], [[-math.inf, 12.0], [0.0, 0.0]]),
 ]
 
 
-@pytest.mark.parametrize(("op", "params", "x", "slopes"), KINKS, ids=[case[0] for case in KINKS])
+@pytest.mark.parametrize(("op", "params", "x", "slopes"), KINKS, ids=[f"{case[0]}-{i}" for i, case in enumerate(KINKS)])
 def test_derivatives_at_kinks_and_ties_are_the_stated_ones(
     op: str, params: dict[str, Any], x: list[list[float]], slopes: list[list[float]]
 ) -> None:
