@@ -94,7 +94,18 @@ class Layer:
 
     def back(self, seed: Bound, values: Sequence[Bound] | None = None) -> list[Bound | None]:
         """The gradient of each leaf, given that of the output."""
-        tape = compile_tape(self.region.graph, domain(self.computing, self.adds), values or self.values)
+        ways = {self.adds, *map(self.adds_for, self.region.parameters)}
+        found = {adds: self._back(seed, values, adds) for adds in ways}
+        leaves = [self.adds] * self.region.arguments + [self.adds_for(name) for name in self.region.parameters]
+        return [found[adds][leaf] for leaf, adds in enumerate(leaves)]
+
+    def adds_for(self, parameter: str) -> str:
+        """The same of a parameter's gradient: in halves all but a product's weight may be added up in the half itself."""
+        product = parameter == "weight" and self.probe.kind in BIASED
+        return self.adds if product or self.computing not in HALVES else self.computing
+
+    def _back(self, seed: Bound, values: Sequence[Bound] | None, adds: str) -> list[Bound | None]:
+        tape = compile_tape(self.region.graph, domain(self.computing, adds), values or self.values)
         gradients: list[Bound | None] = [None] * len(self.region.graph)
         gradients[self.region.out] = seed
         return run_backward(tape, gradients)[: len(self.region.graph.leaves)]

@@ -350,7 +350,7 @@ class Walk:
                         f"a sum over a batch of {batch}, of which {parts:g} were recorded"
                     )
                 else:
-                    derived = _summed(total, kept.layers[i], side.format(place) or FORMATS["float64"])
+                    derived = _summed(total, kept.layers[i], place.parameter, side.format(place) or FORMATS["float64"])
                     self.walked.locals[i].judge(place, derived, probe.name, origins=total.known)
         if len(self.sides) == 2:
             self._remain(probe, kept.noise, kept.change)
@@ -367,11 +367,11 @@ class Walk:
                 self.walked.remainders[place] = Remainder(left, most * float(a.told.batch or len(self.units)))
 
 
-def _summed(total: Total, layer: Layer | None, storage: Format) -> Bound:
+def _summed(total: Total, layer: Layer | None, parameter: str, storage: Format) -> Bound:
     """A gradient summed over samples: in the format it is stored in, as where they come one by one; or in halves and stored wider."""
     if layer is None or layer.computing not in HALVES or storage.name in HALVES:
         return total.bound(storage)
-    return layer.domain.cast(total.bound(FORMATS[layer.adds]), to=layer.computing)
+    return layer.domain.cast(total.bound(FORMATS[layer.adds_for(parameter)]), to=layer.computing)
 
 
 def _units(sides: Sequence[Side]) -> tuple[int | None, ...]:
