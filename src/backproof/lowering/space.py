@@ -10,52 +10,12 @@ from typing import Any
 import numpy as np
 
 from backproof.errors import GraphError
-from backproof.ir.build import Ref, index
+from backproof.ir.build import Ref
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import each_axis, places_beside
+from backproof.ir.compose.padding import padded
 from backproof.ir.compose.windows import windows_of
 from backproof.lowering.lowering import Lowering, moved
-
-# ── padding ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_BEYOND: dict[str, Callable[[int, int], int]] = {
-    "replicate": lambda i, n: min(max(i, 0), n - 1),
-    "reflect": lambda i, n: (n - 1) - abs((n - 1) - abs(i)),
-    "circular": lambda i, n: i % n,
-}
-
-
-def _pad(x: Ref, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Ref:
-    rank = len(x.shape)
-    low, high = [0] * rank, [0] * rank
-    for i in range(len(pad) // 2):
-        low[rank - 1 - i], high[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    if mode == "constant":
-        return moved(_bordered(x, low, high, value or 0))
-    for axis, (before, after) in enumerate(zip(low, high, strict=True)):
-        if before or after:
-            places = [_BEYOND[mode](i, x.shape[axis]) for i in range(-before, x.shape[axis] + after)]
-            x = x.builder.gather(x, places_beside(x, places), axis=axis)
-    return moved(x)
-
-
-def _bordered(x: Ref, low: Sequence[int], high: Sequence[int], value: float) -> Ref:
-    """With a border of one value; a negative border cuts."""
-    cut = tuple(slice(max(-a, 0), max(n - max(-b, 0), 0)) for a, b, n in zip(low, high, x.shape, strict=True))
-    inner = index(x, cut) if any(a < 0 or b < 0 for a, b in zip(low, high, strict=True)) else x
-    border: dict[str, Any] = {
-        "low": tuple(max(a, 0) for a in low),
-        "high": tuple(max(b, 0) for b in high),
-        "interior": (0,) * len(x.shape),
-    }
-    grown = x.builder.apply("pad", inner, **border)
-    if not value:
-        return grown
-    inside = np.zeros(grown.shape, dtype=np.bool_)
-    inside[tuple(slice(a, a + n) for a, n in zip(border["low"], inner.shape, strict=True))] = True
-    number = bool(value) if x.type.kind == "bool" else int(value) if x.type.kind == "int" else float(value)
-    return x.builder.where(x.constant(inside), grown, grown.constant(number))
-
 
 # ── resizing ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -309,8 +269,8 @@ def _channel_shuffle(x: Ref, groups: int) -> Ref:
 
 
 SPACE = (
-    Lowering("pad", _pad),
-    Lowering("constant_pad_nd", lambda x, pad, value=0.0: _pad(x, pad, "constant", value)),
+    Lowering("pad", lambda *given, **named: moved(padded(*given, **named))),
+    Lowering("constant_pad_nd", lambda x, pad, value=0.0: moved(padded(x, pad, "constant", value))),
     Lowering("interpolate", _interpolate),
     Lowering("im2col", _im2col),
     Lowering("col2im", _col2im),

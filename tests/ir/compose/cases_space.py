@@ -155,4 +155,16 @@ RESIZE = [
     ),
 ]
 
-CASES = [*CONVS, *POOLS, *ADAPTIVE, *RESIZE]
+BORDERS = [
+    Case("padded", f"{mode}-{i}", (normal(*x),), fn.pad, {"pad": pad, "mode": mode, **params})
+    for mode, i, x, pad, params in (
+        ("constant", "zeros", (2, 3, 4), (1, 2, 0, 3), {}),
+        ("constant", "cut", (2, 3, 5), (-1, 2, 1, -2), {"value": -0.5}),
+        ("reflect", "line", (2, 3, 4), (3, 2), {}),
+        ("reflect", "plane", (1, 2, 4, 3), (2, 1, 0, 3), {}),
+        ("replicate", "wide", (2, 3, 4), (7, 5), {}),
+        ("circular", "once-around", (1, 2, 4, 3), (3, 1, 0, 4), {}),
+    )
+]
+
+CASES = [*CONVS, *POOLS, *ADAPTIVE, *RESIZE, *BORDERS]

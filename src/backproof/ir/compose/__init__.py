@@ -11,6 +11,7 @@ from backproof.ir.compose.conv import CONV
 from backproof.ir.compose.linear import LINEAR
 from backproof.ir.compose.loss import LOSS
 from backproof.ir.compose.norm import NORM
+from backproof.ir.compose.padding import PADDING
 from backproof.ir.compose.piecewise import PIECEWISE
 from backproof.ir.compose.pool import POOL
 from backproof.ir.compose.record import Composition
@@ -21,7 +22,7 @@ from backproof.ir.compose.softmax import SOFTMAX
 COMPOSITIONS: dict[str, Composition] = {
     composition.name: composition
     for family in (
-        *(LINEAR, CONV, POOL, ADAPTIVE, NORM, ATTENTION, RECURRENT),
+        *(LINEAR, CONV, POOL, ADAPTIVE, PADDING, NORM, ATTENTION, RECURRENT),
         *(ACTIVATION, PIECEWISE, SOFTMAX, CHOOSE, REDUCE, LOSS, CLASSES),
     )
     for composition in family
