@@ -1,4 +1,4 @@
-"""Is a step of a 124M-parameter GPT-2 (batch 1 × 256, from its config) recorded and verified on this machine? Seconds, and peaks of memory."""
+"""Is a step of a 124M-parameter GPT-2 (batch 1 × 256, from its config) recorded and verified on this machine? Time and memory."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def verify(run: str, *, screen: bool) -> None:
     seconds, processors = time.perf_counter() - begin, time.process_time() - cpu
     counts = verdict.counts
     print(
-        f"{'screened' if screen else 'verified'}: {verdict.verdict}, {counts['checked']} equations, {counts['not_checked']} places not checked,"
-        f" in {seconds:.1f} s ({processors:.1f} s of processors), peak {_peak() / 1e9:.1f} GB"
+        f"{'screened' if screen else 'verified'}: {verdict.verdict}, {counts['checked']} equations,"
+        f" {counts['not_checked']} places not checked, in {seconds:.1f} s ({processors:.1f} s of processors), peak {_peak() / 1e9:.1f} GB"
     )
 
 

@@ -275,12 +275,21 @@ class Bounded(Domain):
         unit, n = own(self.storage), max(math.prod(given.shape[axis] for axis in axes) - 1, 0)
         exp, log = EXP_ULPS * unit, LOG_ULPS * unit
 
-        def bound(error: Error, factor: float) -> Error:
+        def terms_of(error: Error) -> tuple[Any, Any]:
             # The operands' errors move the result by no more than the largest; the rest is what is rounded on the way.
             wide = np.zeros_like(top) if error is None else np.max(error, axis=axes, keepdims=True)
             off = wide.reshape(y.shape)
-            each = np.where(weight > 0, weight * (np.expm1(unit * (shift + 2 * wide)) * (1 + exp) + exp), 0.0)
-            terms = np.exp(2 * off) * np.sum(each, axis=axes) / total
+            z = unit * (shift + 2 * wide) if error is not None else unit * shift
+            if float(np.max(z, initial=0.0)) <= 1:  # there eᶻ − 1 ≤ z + z²
+                z += z * z
+                z *= 1 + exp
+                z += exp
+                each = np.multiply(z, weight, out=z)
+            else:
+                each = np.where(weight > 0, weight * (np.expm1(z) * (1 + exp) + exp), 0.0)
+            return off, np.exp(2 * off) * np.sum(each, axis=axes) / total
+
+        def bound(off: Any, terms: Any, factor: float) -> Error:
             relative = (1 + terms) * (1 + factor) * (1 + unit) - 1 + (n + 1) * self.storage.underflow
             known = relative < 1
             inside = np.where(known, -np.log1p(-np.where(known, relative, 0.0)), math.inf)
@@ -290,7 +299,9 @@ class Bounded(Domain):
 
         (only,) = x
         summing = own(self.accumulation)
-        return Bound(y, bound(only.certain, float(gamma(n, summing))), bound(only.likely, float(likely(n, summing))))
+        certain = terms_of(only.certain)
+        nearer = certain if only.likely is only.certain else terms_of(only.likely)
+        return Bound(y, bound(*certain, float(gamma(n, summing))), bound(*nearer, float(likely(n, summing))))
 
     def _scatter(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
         index, updates = values

@@ -3,10 +3,13 @@
 A combination of the columns of A·B is A times that combination of the columns of B: two thin products in place of a thick one. With it
 goes how large the same combination of honest rounding errors may be: an error that is at most f·|A|·|B| element by element has a Euclidean
 norm of at most f·|A|·‖B‖ along the axis, by the triangle inequality.
+
+A thin product that reads much is made in float32, like the thick one that it stands for: it rounds alike, far below the likely bound.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +33,8 @@ LINEAR = (
     "gather",
     *MOVES,
 )
-BLOCK = 1 << 18  # numbers that are widened at a time
+BLOCK = 1 << 20  # numbers whose sizes are taken at a time; with so many in float32, a thin product is made in float32
+WIDENED = 1 << 16  # numbers that are widened at a time
 
 
 class NotLinearError(Exception):
@@ -80,11 +84,15 @@ class Projection:
     def _applied(self, node: Node, axis: int, given: list[Any]) -> Shadow:
         count = self.weights.shape[1]
         values = [x.value if isinstance(x, Shadow) else x for x in given]
-        sizes = [x.size if isinstance(x, Shadow) else abs(x) if x.dtype.kind == "f" else x for x in given]
+        sizes = [x.size if isinstance(x, Shadow) else x for x in given]
+        if any(not isinstance(x, Shadow) and x.dtype == np.float32 and x.size > BLOCK for x in given):
+            values = [x.astype(np.float32, copy=False) if x.dtype.kind == "f" else x for x in values]
         with np.errstate(all="ignore"):
             found = node.primitive.forward(_KERNELS, *values, **dict(resized(node, axis, count)))
             if node.op in ("add", "sub", "neg"):
                 size = sum(sizes)
+            elif node.op in PRODUCTS:
+                size = _of_sizes(node, sizes, dict(resized(node, axis, 1)))
             else:
                 size = node.primitive.forward(_SIZES, *sizes, **dict(resized(node, axis, 1)))
         return Shadow(found, size, self._growth(node, given))
@@ -115,7 +123,7 @@ class Projection:
         given = {**node.given, "shape": (*shape[:axis], 1, *shape[axis + 1 :])}
         one = node.primitive.forward(_KERNELS, x.astype(np.float64), **given)
         total = np.sum(self.weights, axis=0).reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
-        return Shadow(one * total, abs(one).astype(np.float32) * np.float32(np.sqrt(shape[axis])), 0.0)
+        return Shadow(one * total, abs(one) * np.sqrt(shape[axis]), 0.0)
 
     def _whole(self, value: int) -> Array:
         """A value that is known without rounding."""
@@ -128,22 +136,36 @@ class Projection:
 
 
 def combined(x: Array, axis: int, weights: Array) -> tuple[Array, Array]:
-    """An array with an axis replaced by its combinations; and its norms along that axis, in float32."""
+    """An array with an axis replaced by its combinations; and its norms along that axis."""
     x = np.asarray(x)
-    before, n, after = int(np.prod(x.shape[:axis])), x.shape[axis], int(np.prod(x.shape[axis + 1 :]))
-    count = weights.shape[1]
-    flat = x.reshape(before, n, after)
-    value, square = np.zeros((before, count, after)), np.zeros((before, after))
-    down = np.ascontiguousarray(weights.T)
-    rows, lines = max(1, BLOCK // max(n * after, 1)), max(1, BLOCK // max(after, 1))
-    for top in range(0, before, rows):
-        for first in range(0, n, lines):
-            wide = flat[top : top + rows, first : first + lines].astype(np.float64)
-            own = slice(top, top + rows)
-            if after == 1:
-                value[own, :, 0] += wide[:, :, 0] @ weights[first : first + lines]
-            else:
-                value[own] += down[:, first : first + lines] @ wide
-            square[own] += np.einsum("bna,bna->ba", wide, wide)
+    before, n, after = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    flat, down = x.reshape(before, n, after), np.ascontiguousarray(weights.T)
+    value, square = np.empty((before, len(down), after)), np.empty((before, after))
+    wide, high = max(1, WIDENED // max(n, 1)), max(1, WIDENED // max(n * after, 1))
+    for left in range(0, after, wide):
+        for top in range(0, before, high):
+            place = slice(top, top + high), slice(left, left + wide)
+            part = flat[place[0], :, place[1]].astype(np.float64)
+            value[place[0], :, place[1]] = (part[:, :, 0] @ weights)[:, :, None] if after == 1 else down @ part
+            square[place] = np.einsum("bna,bna->ba", part, part)
     lead, trail = x.shape[:axis], x.shape[axis + 1 :]
-    return value.reshape(*lead, count, *trail), np.sqrt(square).astype(np.float32).reshape(*lead, 1, *trail)
+    return value.reshape(*lead, len(down), *trail), np.sqrt(square).reshape(*lead, 1, *trail)
+
+
+def _of_sizes(node: Node, sizes: list[Array], params: dict[str, Any]) -> Array:
+    """A product of sizes; of a large one that still has its signs, a few of its rows at a time."""
+    large = next((i for i, x in enumerate(sizes) if x.size > BLOCK), None)
+    if node.op != "dot_general" or large is None:
+        return node.primitive.forward(_SIZES, *map(abs, sizes), **params)
+    mine, other = params["contract"][large], params["contract"][1 - large]
+    rows = max(1, BLOCK // (sizes[large].size // len(sizes[large])))
+    found = []
+    for top in range(0, len(sizes[large]), rows):
+        part = list(sizes)
+        part[large] = abs(sizes[large][top : top + rows])
+        if 0 in mine:
+            place = (slice(None),) * other[mine.index(0)]
+            part[1 - large] = part[1 - large][(*place, slice(top, top + rows))]
+        found.append(node.primitive.forward(_SIZES, *part, **params))
+    free = len(sizes[0].shape) - len(params["contract"][0]) if large else 0
+    return sum(found) if 0 in mine else np.concatenate(found, axis=free)
