@@ -49,6 +49,7 @@ def section() -> Section:
                 1e-4,
                 [["", ""], ["ln1", ""], ["", ""]],
                 [[False, False], [True, False], [False, False]],
+                [[False, False], [False, True], [False, False]],
             ),
             Curve(
                 "Along the network",
@@ -147,6 +148,13 @@ def test_it_draws_anew_when_the_width_changes(browser, written):
     assert said == []
 
 
+def test_what_is_explained_has_a_colour_of_its_own(browser, written):
+    tab, _ = opened(browser, written)
+
+    drawn = "p => p.data.filter((trace) => trace.type === 'heatmap').map((trace) => trace.z.flat().filter((x) => x !== null).length)"
+    assert tab.locator(".plot").first.evaluate(drawn) == [4, 1]
+
+
 def test_names_are_shown_and_never_executed(browser, written):
     tab, said = opened(browser, written)
 
@@ -190,6 +198,8 @@ def test_everything_is_within_reach_of_the_keyboard(browser, written):
     tab.keyboard.press("Enter")
     assert "ln1.fwd" in tab.locator("dialog[open]").inner_text()
     tab.keyboard.press("Escape")
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("#said").inner_text() == "ln1, agrad: 0 of scale, explained"
     assert tab.locator("dialog[open]").count() == 0
 
     tab.get_by_role("button", name="ln1.fwd").first.focus()

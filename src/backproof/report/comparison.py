@@ -192,7 +192,7 @@ def print_comparison(found: Comparison, console: Console, *, verbose: bool = Fal
     most = 10**9 if verbose else MOST_SHOWN
     line = Text.assemble(
         (found.verdict.upper(), COLOURS[found.verdict]),
-        f"  {found.compared:,} pairs of tensors in {_many(len(found.steps), 'step')}",
+        f"  {found.compared:,} pairs of tensors in {many(len(found.steps), 'step')}",
     )
     console.print(line)
     for i, name in enumerate(found.names):
@@ -206,7 +206,8 @@ def print_comparison(found: Comparison, console: Console, *, verbose: bool = Fal
     _covered(found, console, most)
 
 
-def _many(count: int, name: str) -> str:
+def many(count: int, name: str) -> str:
+    """So many of a thing."""
     return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
@@ -237,7 +238,7 @@ def _first(one: Finding, console: Console) -> None:
 
 def _findings(causes: list[Finding], console: Console, most: int) -> None:
     table = Table(
-        title=f"{_many(len(causes), 'finding')}, first cause first", title_justify="left", box=None, pad_edge=False
+        title=f"{many(len(causes), 'finding')}, first cause first", title_justify="left", box=None, pad_edge=False
     )
     for name in ("step", "tensor", "kind", "side", "of scale", "× bound", "hint"):
         table.add_column(name, justify="right" if name in ("step", "of scale", "× bound") else "left", overflow="fold")
@@ -269,7 +270,7 @@ def _flips(flips: list[Flip], console: Console, most: int) -> None:
         return
     count = sum(flip.turned.count for flip in flips)
     console.print()
-    console.print(Text(f"{_many(count, 'decision')} taken otherwise", style="bold"))
+    console.print(Text(f"{many(count, 'decision')} taken otherwise", style="bold"))
     own = [flip for flip in flips if not flip.follows]
     for flip in own[:most]:
         turned = flip.turned
@@ -283,7 +284,7 @@ def _flips(flips: list[Flip], console: Console, most: int) -> None:
                 f"the sides are up to {flip.noise:.2g} apart there"
             )
         )
-        explained = f"; it explains {_many(len(flip.explains), 'difference')}" if flip.explains else ""
+        explained = f"; it explains {many(len(flip.explains), 'difference')}" if flip.explains else ""
         left = f", of which {flip.replayed:.2g} of scale is left once it is replayed" if flip.explains else ""
         console.print(Text(f"    {flip.because}{explained}{left}"))
     _rest(len(own), most, console)
@@ -291,7 +292,7 @@ def _flips(flips: list[Flip], console: Console, most: int) -> None:
     for because in dict.fromkeys(flip.because for flip in caused):
         these = [flip for flip in caused if flip.because == because]
         probes = ", ".join(dict.fromkeys(flip.turned.probe for flip in these))
-        said = _many(sum(flip.turned.count for flip in these), "decision")
+        said = many(sum(flip.turned.count for flip in these), "decision")
         console.print(Text(f"  {said} of {probes}: {because}"))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from backproof.report.comparison import many
 from backproof.report.page.section import Curve, Detail, Grid, Histogram, Line, Section, Table, Tone, number, place
 from backproof.trace.event import Place
 from backproof.trace.phases import PHASES
@@ -19,6 +20,7 @@ MOST_DETAILS = 600  # tensors whose elements are looked at; the worst of them
 MOST_ROWS = 500
 WORST = 10
 TONES: dict[str, Tone] = {"agree": "good", "undecided": "warn", "differ": "bad", "incomplete": "bad"}
+EXPLAINED = ("flip", "follows")
 HONEST = ("equal", "agrees", "rounding")
 STATES: dict[str, Tone] = {**dict.fromkeys(HONEST, "good"), "flip": "warn", "undecided": "warn", "finding": "bad"}
 
@@ -51,7 +53,7 @@ def comparison_section(title: str, found: Comparison, sides: Mapping[int, Sides]
     facts = [
         ("a", found.names[0]),
         ("b", found.names[1]),
-        ("pairs of tensors compared", f"{found.compared:,} in {len(found.steps)} steps"),
+        ("pairs of tensors compared", f"{found.compared:,} in {many(len(found.steps), 'step')}"),
         ("decisions taken otherwise", f"{sum(flip.turned.count for flip in found.flips):,}"),
         *([("undecided", f"{len(found.undecided):,}")] if found.undecided else []),
         *([("guessed", found.guessed)] if found.guessed else []),
@@ -101,7 +103,7 @@ def _findings(found: Comparison, keys: Mapping[Key, str]) -> Iterable[Table]:
                 + (f" and {len(one.samples) - 1} more samples" if len(one.samples) > 1 else ""),
                 str(one.step) if one.step >= 0 else "",
                 _side(one.side, found.names),
-                one.says,
+                ("known: " if one.allowed else "") + one.says,
                 number(one.gap.relative if one.gap else None),
                 "; ".join(one.hints),
             ]
@@ -113,7 +115,7 @@ def _findings(found: Comparison, keys: Mapping[Key, str]) -> Iterable[Table]:
 
 
 def _flips(steps: Iterable[StepOutcome]) -> Iterable[Table]:
-    flips = [flip for step in steps for flip in step.flips]
+    flips = sorted((flip for step in steps for flip in step.flips), key=lambda flip: flip.follows)
     if not flips:
         return
     rows, tones = [], []
@@ -128,7 +130,7 @@ def _flips(steps: Iterable[StepOutcome]) -> Iterable[Table]:
                     number(turn.margin[0]),
                     number(turn.margin[1]),
                     number(flip.noise),
-                    "honest" if flip.honest else "not honest",
+                    "follows" if flip.follows else "honest" if flip.honest else "not honest",
                     flip.because,
                     ", ".join(flip.explains[:6]) + ("…" if len(flip.explains) > 6 else ""),
                 ]
@@ -136,7 +138,8 @@ def _flips(steps: Iterable[StepOutcome]) -> Iterable[Table]:
             tones.append("warn" if flip.honest else "bad")
     yield Table(
         "Decisions that the sides took otherwise",
-        "A margin within the noise is a near-tie: both sides are right, and what follows from it is explained by it.",
+        "A margin within the noise is a near-tie: both sides are right, and what follows from it is explained by it. "
+        "A decision that follows fell the other way for a difference before it.",
         ["where", "step", "sample", "kind", "margin on a", "margin on b", "noise", "verdict", "why", "explains"],
         rows[:MOST_ROWS],
         tones[:MOST_ROWS],  # type: ignore[arg-type] # tones
@@ -176,7 +179,7 @@ def _grid(found: Comparison, pairs: list[tuple[Key, Seen]], keys: Mapping[Key, s
     yield Grid(
         "Every layer and phase",
         "The largest difference of each layer, relative to the tensor's scale; the network runs downwards. "
-        f"What has a finding is crossed. {note}",
+        f"What has a finding is crossed; violet is what follows from one, or from a decision that fell the other way. {note}",
         probes,
         phases,
         [[cell[0].gap.relative if cell else None for cell in row] for row in shown],
@@ -184,6 +187,7 @@ def _grid(found: Comparison, pairs: list[tuple[Key, Seen]], keys: Mapping[Key, s
         line,
         [[cell[1] if cell else "" for cell in row] for row in shown],
         [[cell is not None and cell[0].state == "finding" for cell in row] for row in shown],
+        [[cell is not None and cell[0].state in EXPLAINED for cell in row] for row in shown],
     )
 
 

@@ -78,7 +78,8 @@ function table(part, section) {
   const row = (cells, i) => make("tr", {}, ...cells.map((text, column) => {
     const key = part.keys[i];
     const inside = column === 0 && key && section.details[key] ? make("button", { type: "button", onclick: () => open(section, key) }, text || "open") : text;
-    return make("td", column === 0 && part.tones[i] ? { class: part.tones[i] } : {}, inside);
+    const classes = [column === 0 && part.tones[i], text.length > 48 && "long"].filter(Boolean).join(" ");
+    return make("td", classes ? { class: classes } : {}, inside);
   }));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": part.title },
     make("table", {}, make("thead", {}, make("tr", {}, ...part.columns.map((name) => make("th", { scope: "col" }, name)))),
@@ -113,30 +114,36 @@ function grid(part, section) {
   const low = Math.min(middle - 3, ...flat), high = Math.max(middle + 3, ...flat);
   const turn = (middle - low) / (high - low);
   const crossed = part.wrong.flatMap((row, r) => row.flatMap((wrong, c) => (wrong ? [[r, c]] : [])));
+  const explained = (r, c) => part.explained.length > 0 && part.explained[r][c];
+  const told = (r, c) => `${part.columns[c]}: ${shown(part.values[r][c])} ${part.unit}`
+    + (part.wrong.length && part.wrong[r][c] ? ", does not hold" : explained(r, c) ? ", explained" : "");
   const contents = () => {
     const paper = dark.matches ? ["#1d3a4a", "#2f7d8c", "#e8c15a", "#e0654a", "#ff5a5f"] : ["#eef5f8", "#6fb6c4", "#f2c14e", "#dd6b3f", "#a3121a"];
     const scale = [[0, paper[0]], [turn, paper[1]], [turn * 1.002, paper[2]], [turn + (1 - turn) * 0.4, paper[3]], [1, paper[4]]];
     const ticks = Array.from({ length: 6 }, (_, i) => low + (i * (high - low)) / 5);
     const width = narrow() ? 16 : 46;
+    const violet = dark.matches ? ["#2a2440", "#9d86e0"] : ["#efe9fb", "#6c4fc0"];
+    const cells = (wanted) => ({
+      type: "heatmap", x: part.columns.map((_, i) => i), y: part.rows.map((_, i) => i), zmin: low, zmax: high, xgap: 1, ygap: 1, hoverongaps: false,
+      z: part.values.map((row, r) => row.map((x, c) => (explained(r, c) === wanted ? log(x, least) : null))),
+      text: part.values.map((row, r) => row.map((_, c) => `${plain(part.rows[r])}<br>${plain(told(r, c))}`)), hovertemplate: "%{text}<extra></extra>",
+    });
     return [[{
-      type: "heatmap", z: part.values.map((row) => row.map((x) => log(x, least))), x: part.columns.map((_, i) => i), y: part.rows.map((_, i) => i),
-      zmin: low, zmax: high, colorscale: scale, xgap: 1, ygap: 1, hoverongaps: false,
-      text: part.values.map((row, r) => row.map((x, c) => `${plain(part.rows[r])}<br>${plain(part.columns[c])}: ${shown(x)} ${plain(part.unit)}`)),
-      hovertemplate: "%{text}<extra></extra>",
+      ...cells(false), colorscale: scale,
       colorbar: { title: { text: plain(part.unit), side: narrow() ? "top" : "right" }, tickvals: ticks, ticktext: ticks.map((t) => `1e${t.toFixed(0)}`),
-        thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1.02, yanchor: "bottom" } : {}) },
-    }, {
+        thickness: 12, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: -0.02, yanchor: "top" } : {}) },
+    }, { ...cells(true), colorscale: [[0, violet[0]], [1, violet[1]]], showscale: false }, {
       type: "scatter", mode: "markers", x: crossed.map(([, c]) => c), y: crossed.map(([r]) => r), hoverinfo: "skip", showlegend: false,
       marker: { symbol: "x", size: 10, color: colour("bad"), line: { color: colour("paper"), width: 1.5 } },
     }], layout({
-      height: Math.max(180, Math.min(16000, 110 + part.rows.length * 20)),
-      xaxis: { tickvals: part.columns.map((_, i) => i), ticktext: part.columns.map((t) => plain(short(t, 18))), side: "top", showgrid: false, tickangle: part.columns.length > 8 ? -60 : 0 },
+      height: Math.max(180, Math.min(16000, (narrow() ? 200 : 110) + part.rows.length * 20)),
+      xaxis: { tickvals: part.columns.map((_, i) => i), ticktext: part.columns.map((t) => plain(short(t, 18))), side: "top", showgrid: false, tickangle: part.columns.length > (narrow() ? 2 : 8) ? -60 : 0 },
       yaxis: { tickvals: part.rows.map((_, i) => i), ticktext: part.rows.map((t) => plain(short(t, width))), autorange: "reversed", showgrid: false },
     })];
   };
   const choose = (c, r) => { if (part.keys.length && part.keys[r][c]) open(section, part.keys[r][c]); };
   walked(plot, part.columns.length, part.rows.length,
-    (c, r) => `${part.rows[r]}, ${part.columns[c]}: ${shown(part.values[r][c])} ${part.unit}${part.wrong.length && part.wrong[r][c] ? ", does not hold" : ""}`,
+    (c, r) => `${part.rows[r]}, ${told(r, c)}`,
     (c, r) => Plotly.relayout(plot, { shapes: [{ type: "rect", x0: c - 0.5, x1: c + 0.5, y0: r - 0.5, y1: r + 0.5, line: { color: colour("focus"), width: 3 } }] }), choose);
   return drawn(plot, contents, choose);
 }

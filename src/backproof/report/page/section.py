@@ -51,6 +51,8 @@ class Grid:
     """Of the details, by entry; an empty one has none."""
     wrong: list[list[bool]] = field(default_factory=list)
     """Which entries have something that does not hold, however small it is: they are crossed."""
+    explained: list[list[bool]] = field(default_factory=list)
+    """Whether an entry differs for a reason that is known and its own no fault: it is drawn in another colour."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from backproof.report.page.comparison import EXPLAINED
 from backproof.report.page.section import Curve, Detail, Grid, Line, Section, Table, Tone, number
 from backproof.report.sweep import RANK, SAYS
 from backproof.trace.phases import PHASES
@@ -118,7 +119,8 @@ def _kinds(columns: list[Column], keys: dict[str, str]) -> Table:
 def _by_batch(columns: list[Column], batches: list[str], keys: dict[str, str], line: float) -> Grid:
     return Grid(
         "Every tensor in every batch",
-        "The difference relative to the tensor's scale; findings are crossed. A mistake is a row of them, noise and near-ties are spots.",
+        "The difference relative to the tensor's scale. Findings are crossed: a mistake is a row of them. Violet is what follows from one, "
+        "or from a decision that fell the other way; it comes and goes with the data.",
         [column.name for column in columns],
         batches,
         [list(column.per_batch) for column in columns],
@@ -126,6 +128,7 @@ def _by_batch(columns: list[Column], batches: list[str], keys: dict[str, str], l
         line,
         [[keys[column.name]] * len(batches) for column in columns],
         [[state == "finding" for state in column.states] for column in columns],
+        [[state in EXPLAINED for state in column.states] for column in columns],
     )
 
 
@@ -151,6 +154,7 @@ def _by_phase(columns: list[Column], results: list[dict[str, Any]], keys: dict[s
         line,
         [["" if column is None else keys[column.name] for column in row] for row in found],
         [[column is not None and column.differs > 0 for column in row] for row in found],
+        [[column is not None and column.kind in ("flips", "follows") for column in row] for row in found],
     )
 
 
