@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.domain import Domain
 from backproof.engine.doubt import any_doubt, doubt_of
-from backproof.engine.sums import SLACK, magnitude_of, never_nan, of_product, of_total, own
+from backproof.engine.sums import SLACK, magnitude_of, never_nan, of_product, of_total, own, weighted_growth
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive
 from backproof.ir.primitives.elementwise import EXP_ULPS, LOG_ULPS
@@ -279,14 +279,7 @@ class Bounded(Domain):
             # The operands' errors move the result by no more than the largest; the rest is what is rounded on the way.
             wide = np.zeros_like(top) if error is None else np.max(error, axis=axes, keepdims=True)
             off = wide.reshape(y.shape)
-            z = unit * (shift + 2 * wide) if error is not None else unit * shift
-            if float(np.max(z, initial=0.0)) <= 1:  # there eᶻ − 1 ≤ z + z²
-                z += z * z
-                z *= 1 + exp
-                z += exp
-                each = np.multiply(z, weight, out=z)
-            else:
-                each = np.where(weight > 0, weight * (np.expm1(z) * (1 + exp) + exp), 0.0)
+            each = weighted_growth(unit * (shift + 2 * wide), weight, exp)
             return off, np.exp(2 * off) * np.sum(each, axis=axes) / total
 
         def bound(off: Any, terms: Any, factor: float) -> Error:
