@@ -114,7 +114,10 @@ ARITHMETIC: list[Use] = [
 ]
 
 FUNCTIONS: list[Use] = [
-    *(use(getattr(torch, op), A) for op in "exp expm1 tanh sigmoid erf sin cos exp2 tan sinh cosh asinh sinc".split()),
+    *(
+        use(getattr(torch, op), A)
+        for op in "exp expm1 tanh sigmoid erf erfc sin cos exp2 tan sinh cosh asinh sinc".split()
+    ),
     *(use(getattr(torch, op), P) for op in "log sqrt rsqrt log2 log10 log1p".split()),
     use(torch.log1p, within(3, 4)),
     use(torch.acosh, real(3, 4, low=1.1, high=4.0)),

@@ -122,6 +122,7 @@ NETWORKS: list[Use] = [
     *(use(getattr(F, name), real(4, 5, seed=2, low=-6, high=6)) for name in "relu6 hardsigmoid hardswish silu".split()),
     use(F.dropout, X, 0.3, training=False),
     use(F.one_hot, IDS, 7),
+    use(F.one_hot, IDS),
     use(torch.histc, plain(X), 4, -2, 2),
     use(grouped, real(8, 16), real(2, 16, 8), torch.tensor([3, 8], dtype=torch.int32)),
 ]

@@ -136,22 +136,22 @@ def cause_in_calls(evidence: Evidence) -> str:
     if len(evidence.origins) != 1 or evidence.origins[0].call is None:
         return ""
     (origin,) = evidence.origins
-    for says, graph in _variants(origin.call, origin.reads, origin.graph):  # type: ignore[arg-type] # it has a call
+    for says, graph in _variants(origin.call, origin.graph):  # type: ignore[arg-type] # it has a call
         if _gives(evidence, origin, graph):
             return f"it is what {canonical(origin.call.op)} gives with {says}"  # type: ignore[union-attr]
     return ""
 
 
-def _variants(call: Call, reads: tuple[int, ...], graph: Any) -> Iterator[tuple[str, Any]]:
+def _variants(call: Call, graph: Any) -> Iterator[tuple[str, Any]]:
     op = canonical(call.op).removesuffix("_")
     for formula in FORMULAS:
         if formula.op == op:
-            other = rewritten(call, reads, graph, formula.function)
+            other = rewritten(call, graph, formula.function)
             if other is not None:
                 yield formula.says, other
     for argument in ARGUMENTS:
         for value in argument.values if argument.op == op else ():
-            other = rewritten(_with(call, argument, value), reads, graph)
+            other = rewritten(_with(call, argument, value), graph)
             if other is not None and other != graph:
                 yield f"{argument.name}={value!r}", other
 

@@ -18,8 +18,8 @@ from backproof.lowering.lowering import Lowering
 def _plus(function: Callable[..., Ref]) -> Callable[..., Ref]:
     """β·x + α·(a product)."""
 
-    def lower(x: Ref, a: Ref, b: Ref, *, beta: float = 1, alpha: float = 1) -> Ref:
-        found = function(a, b)
+    def lower(x: Ref, *given: Ref, beta: float = 1, alpha: float = 1, **named: Ref) -> Ref:
+        found = function(*given, *named.values())  # the two have other names in each of these
         found = found if alpha == 1 else found * float(alpha)
         return found if beta == 0 else (x if beta == 1 else x * float(beta)) + found
 
@@ -231,11 +231,11 @@ ALGEBRA = (
     Lowering("inner", _inner),
     Lowering("vecdot", _vecdot),
     Lowering("tensordot", _tensordot),
-    Lowering("kron", _kron),
+    Lowering("kron", _kron, in_pieces=True),
     Lowering("cross", _cross),
     Lowering("linalg_cross", lambda a, b, *, dim=-1: _cross(a, b, dim)),
     *(Lowering(op, _chain) for op in ("multi_dot", "chain_matmul")),
-    Lowering("matrix_power", _matrix_power),
+    Lowering("matrix_power", _matrix_power, in_pieces=True),
     Lowering("bilinear", _bilinear),
     Lowering("einsum", _einsum),
 )

@@ -149,6 +149,7 @@ def _ldexp(x: Ref, exponent: Any) -> Ref:
 
 FUNCTIONS = (
     *(Lowering(op, _primitive(op)) for op in "exp log log1p expm1 sqrt rsqrt tanh sigmoid erf sin cos".split()),
+    Lowering("erfc", _of_real(lambda x: 1.0 - x.builder.erf(x))),
     Lowering("exp2", _of_real(_exp2)),
     Lowering("log2", _of_real(_log2)),
     Lowering("log10", _of_real(_log10)),

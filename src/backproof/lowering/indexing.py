@@ -38,9 +38,15 @@ def _nonzero(x: Ref, *, as_tuple: bool = False, results: tuple[Type, ...]) -> An
     return rows[0].builder.concat(*(row.builder.reshape(row, shape=(*row.shape, 1)) for row in rows), axis=1)
 
 
-def _where(condition: Ref, a: Any = None, b: Any = None, *, results: tuple[Type, ...]) -> Any:
+def _where(
+    condition: Ref,
+    input: Any = None,  # noqa: A002 # the framework's names
+    other: Any = None,
+    *,
+    results: tuple[Type, ...],
+) -> Any:
     """One of two values by a condition; or, of the condition alone, the places where it is true."""
-    return _nonzero(condition, as_tuple=True, results=results) if a is None else where(condition, a, b)
+    return _nonzero(condition, as_tuple=True, results=results) if input is None else where(condition, input, other)
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from backproof.lowering.lowering import Lowering, moved
 from backproof.lowering.structure import along, as_kind, select, spread_to, unsqueeze
 
 
-def _cat(tensors: list[Ref], dim: int = 0, **_: Any) -> Ref:
+def _cat(tensors: list[Ref], dim: int = 0) -> Ref:
     parts = [x for x in tensors if x.shape != (0,)] or tensors[
         :1
     ]  # an empty vector is joined to anything, by old custom

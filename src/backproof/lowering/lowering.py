@@ -20,6 +20,9 @@ class Lowering:
     witnessed: bool = False
     """Whether it is given `seen`, its results as they were recorded: to tell which of equals was taken, where that is left open, or
     because a result is computed, and differentiated, from another."""
+    in_pieces: bool = False
+    """Whether the framework differentiates it in pieces: what comes back to an operand along several ways is then added up one by one,
+    and what comes from other readers in between."""
 
 
 def moved(x: Any, *_: Any, **__: Any) -> Any:
@@ -109,6 +112,7 @@ _SAME = {
     "linalg_multi_dot": "multi_dot",
     "upsample": "interpolate",
     "special_erf": "erf",
+    "special_erfc": "erfc",
     "clip": "clamp",
     "fix": "trunc",
     "sgn": "sign",

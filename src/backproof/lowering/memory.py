@@ -30,6 +30,11 @@ def _found(places: np.ndarray[Any, Any], among: np.ndarray[Any, Any]) -> np.ndar
     return np.where(flat[order[at]] == places, order[at], -1)
 
 
+def positions_of(view_lies: Any, base_lies: Any) -> np.ndarray[Any, Any]:
+    """For each element of a view its position in its base, or −1."""
+    return _found(_places(view_lies), _places(base_lies))
+
+
 def _picked(x: Ref, positions: np.ndarray[Any, Any]) -> Ref:
     """The elements of x at these positions of the flat x."""
     flat = x.builder.apply("reshape", x, shape=(x.type.size,))
@@ -45,7 +50,7 @@ def _integers(x: Ref, positions: np.ndarray[Any, Any]) -> Ref:
 
 def seen_through(base: Ref, base_lies: Any, view_lies: Any) -> Ref:
     """A view, read from its base."""
-    positions = _found(_places(view_lies), _places(base_lies))
+    positions = positions_of(view_lies, base_lies)
     if (positions < 0).any():
         raise GraphError("a view that looks outside of its base")
     return _picked(base, positions)

@@ -13,6 +13,7 @@ from backproof.ir.build import Ref, matmul
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import axis_of
 from backproof.ir.compose.reduce import mean, norm, total
+from backproof.ir.types import Type
 from backproof.lowering.arithmetic import as_real, sloped, truncated
 from backproof.lowering.lowering import Lowering, moved
 from backproof.lowering.reductions import vector_norm
@@ -278,9 +279,9 @@ def _cdist(a: Ref, b: Ref, p: float = 2.0, compute_mode: Any = None) -> Ref:
 # ── whole numbers ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _one_hot(x: Ref, num_classes: int = -1) -> Ref:
-    if num_classes < 0:
-        raise GraphError("one_hot without the number of classes depends on numbers, and is not lowered")
+def _one_hot(x: Ref, num_classes: int = -1, *, results: tuple[Type, ...]) -> Ref:
+    """Without the number of classes it is one more than the largest, which the shape of the result says."""
+    num_classes = results[0].shape[-1]
     shape = (*x.shape, num_classes)
     place = x.builder.broadcast(x.builder.iota(size=num_classes), shape=shape, axes=(len(x.shape),))
     return x.builder.cast(
@@ -335,15 +336,15 @@ NETWORKS = (
     *(Lowering(f"conv{n}d", COMPOSITIONS[f"conv{n}d"].function) for n in (1, 2, 3)),
     *(Lowering(f"conv_transpose{n}d", COMPOSITIONS[f"conv_transpose{n}d"].function) for n in (1, 2, 3)),
     Lowering("layer_norm", _layer_norm),
-    Lowering("rms_norm", _rms_norm, formatted=True),
+    Lowering("rms_norm", _rms_norm, formatted=True, in_pieces=True),
     Lowering("group_norm", _group_norm),
     Lowering("batch_norm", _batch_norm),
     Lowering("torch_batch_norm", _kernel_order(_batch_norm)),
     Lowering("instance_norm", _instance_norm),
     Lowering("torch_instance_norm", _kernel_order(_instance_norm)),
-    Lowering("local_response_norm", _local_response_norm),
-    Lowering("normalize", _normalize),
-    Lowering("cosine_similarity", COMPOSITIONS["cosine_similarity"].function),
+    Lowering("local_response_norm", _local_response_norm, in_pieces=True),
+    Lowering("normalize", _normalize, in_pieces=True),
+    Lowering("cosine_similarity", COMPOSITIONS["cosine_similarity"].function, in_pieces=True),
     Lowering("_weight_norm", _weight_norm),
     Lowering("softmax", _softmax("softmax")),
     Lowering("softmin", _softmax("softmax", -1.0)),
@@ -354,14 +355,18 @@ NETWORKS = (
     Lowering("rrelu", _rrelu),
     Lowering("celu", _celu),
     Lowering("hardsigmoid", _hardsigmoid),
-    *(Lowering(name, _named(name)) for name in ACTIVATIONS if name not in ("celu", "hardsigmoid")),
+    *(
+        Lowering(name, _named(name), in_pieces=name in ("tanhshrink", "softsign"))
+        for name in ACTIVATIONS
+        if name not in ("celu", "hardsigmoid")
+    ),
     *(
         Lowering(f"{name}dropout{rank}", _dropout)
         for name in ("", "alpha_", "feature_alpha_")
         for rank in ("", "1d", "2d", "3d")
         if not (name and rank)
     ),
-    Lowering("one_hot", _one_hot),
+    Lowering("one_hot", _one_hot, sized=True),
     Lowering("histc", _histogram),
     Lowering("_grouped_mm", _grouped_mm),
 )

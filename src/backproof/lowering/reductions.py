@@ -178,5 +178,5 @@ REDUCTIONS = (
     Lowering("all", _truth_of("all")),
     Lowering("any", _truth_of("any")),
     Lowering("count_nonzero", _count_nonzero),
-    Lowering("cov", _cov),
+    Lowering("cov", _cov, in_pieces=True),
 )

@@ -84,6 +84,6 @@ RUNNING = (
     Lowering("cumprod", _cumprod),
     Lowering("cummax", _running("max")),
     Lowering("cummin", _running("min")),
-    Lowering("diff", _diff),
-    Lowering("trapezoid", _trapezoid),
+    Lowering("diff", _diff, in_pieces=True),
+    Lowering("trapezoid", _trapezoid, in_pieces=True),
 )

@@ -42,6 +42,7 @@ def check_call(subject: Subject, call: Call) -> None:
             call = mask.call
             reads = reads_of(call)
         region = region_of(call, reads, subject.value)
+        reads = region.leaves_of(reads)
         leaves = _read(call, _leaves(subject, reads))
     except Unlowered as reason:
         subject.leave_unknown(call, reads, place, str(reason))
@@ -81,7 +82,7 @@ def _piecewise(subject: Subject, call: Call, region: Region, mask: Any) -> bool:
 
 def _check_piecewise(subject: Subject, call: Call, region: Region, place: str, form: tuple[str, str | None]) -> None:
     """The same equations, each to be derived when it is compared."""
-    reads = reads_of(call)
+    reads = region.leaves_of(reads_of(call))
     origin = Origin(region.graph, partial(_leaves, subject, reads), call=call, reads=reads, form=form)
     for output, found in zip(call.outputs, region.graph.outputs, strict=True):
         total, own = Total(), replace(origin, output=found)
@@ -122,6 +123,7 @@ def check_deferred(subject: Subject) -> None:
     for call, mask in reversed(subject.deferred):
         reads = reads_of(call)
         region = region_of(call, reads, subject.value)
+        reads = region.leaves_of(reads)
         D, values = domain("float32"), None
         closed = next((subject.open[value] for value in call.outputs if value in subject.open), None)
         if closed is not None:
@@ -139,8 +141,8 @@ def check_deferred(subject: Subject) -> None:
 
 
 def reads_of(call: Call) -> tuple[int, ...]:
-    """The values that a call reads, each once."""
-    return tuple(dict.fromkeys(values_in(call.given)))
+    """The values that a call reads, each as often as it is given: what comes back to it comes as often, and may be added in any order."""
+    return tuple(values_in(call.given))
 
 
 def _leaves(subject: Subject, reads: tuple[int, ...]) -> list[Any]:
@@ -198,7 +200,7 @@ def _settled(subject: Subject, call: Call, output: int, found: Bound) -> Bound:
 
 
 def _backward(subject: Subject, call: Call, region: Region, D: Bounded, values: list[Bound], passing: int) -> None:
-    reads = reads_of(call)
+    reads = region.leaves_of(reads_of(call))
     seeds: list[Bound | None] = [None] * len(region.graph)
     given: dict[int, Callable[[], Any]] = {}
     exact = True

@@ -63,19 +63,20 @@ def _apart(claimed: Any, derived: Any) -> float:
     return float(np.linalg.norm(np.asarray(claimed, dtype=np.float64) - derived)) / size if size else 0.0
 
 
-def _derived(subject: Subject, call: Call, values: dict[int, Numbers]) -> tuple[Any, list[Any]]:
-    """A call's graph, and every value of it, from values that were derived already."""
+def _derived(subject: Subject, call: Call, values: dict[int, Numbers]) -> tuple[Any, list[Any], tuple[int, ...]]:
+    """A call's graph, every value of it, from values that were derived already, and which of those are its leaves."""
     reads = reads_of(call)
     region = region_of(call, reads, subject.value)
+    reads = region.leaves_of(reads)
     leaves = [values[v] if v in values else subject.array(f"v{v}") for v in reads]
-    return region.graph, evaluate(region.graph, float64(), leaves)
+    return region.graph, evaluate(region.graph, float64(), leaves), reads
 
 
 def _forward(subject: Subject) -> dict[int, Numbers]:
     values: dict[int, Numbers] = {}
     for call in subject.step.calls:
         try:
-            graph, found = _derived(subject, call, values)
+            graph, found, _ = _derived(subject, call, values)
         except Unlowered as reason:
             raise Unlowered(f"{label(call)}: {reason}") from None
         for output, at in zip(call.outputs, graph.outputs, strict=True):
@@ -93,8 +94,7 @@ def _backward(subject: Subject, values: dict[int, Numbers]) -> dict[int, Numbers
         bearers = [subject.bearer(output) for output in call.outputs]
         if not call.grad or not any(bearer in gradients for bearer in bearers):
             continue
-        reads = reads_of(call)
-        graph, found = _derived(subject, call, values)
+        graph, found, reads = _derived(subject, call, values)
         seeds: list[Any] = [None] * len(graph)
         for bearer, at in zip(bearers, graph.outputs, strict=True):
             if bearer in gradients:
@@ -119,7 +119,7 @@ def _explained(subject: Subject) -> float:
         keys = [(output, gradient_key(subject.bearer(output))) for output in call.outputs]
         if not any(key in subject.tensors for _, key in keys):
             continue
-        graph, found = _derived(subject, call, {})
+        graph, found, _ = _derived(subject, call, {})
         for (output, key), at in zip(keys, graph.outputs, strict=True):
             if key in subject.tensors and subject.stored(output):
                 total += float(np.sum(np.abs(subject.array(key)) * np.abs(subject.array(f"v{output}") - found[at])))

@@ -14,9 +14,10 @@ import numpy as np
 from backproof.engine.bounded import Bound
 from backproof.lowering import canonical
 from backproof.lowering.masks import DROPOUTS, Dropout
+from backproof.lowering.memory import positions_of
 from backproof.trace.step import Call, gradient_key
 from backproof.verify.equation import Result
-from backproof.verify.region import Unlowered, label
+from backproof.verify.region import Unlowered, label, values_in
 from backproof.verify.subject import Subject
 
 RARE = 1e-12
@@ -79,8 +80,8 @@ def decide(subject: Subject, found: Recovered, passing: int) -> bool:
     bearer, arrived = subject.bearer(x), subject.gradient(y, passing)
     if arrived is None or not found.unsure.any() or not subject.wants(x, passing):
         return True
-    key = gradient_key(bearer, passing)
-    if key not in subject.tensors or subject.undecided[bearer] > 1:
+    came = _came_back(subject, x, bearer, passing)
+    if came is None or subject.undecided[bearer] > 1:
         return False
     kind, p = DROPOUTS[found.call.args[2]], found.call.args[3]
     total = subject.totals.get((bearer, passing))
@@ -89,12 +90,28 @@ def decide(subject: Subject, found: Recovered, passing: int) -> bool:
     over, under = kind.scale(p)
     with np.errstate(all="ignore"):
         through = given * (over / under) if under else given * 0.0
-        left = subject.array(key).astype(np.float64) - others
+        left = came.astype(np.float64) - others
         axes = _axes(found.unsure.shape, given.shape)
         nearer = np.sum((left - through) ** 2, axis=axes, keepdims=True) < np.sum(left**2, axis=axes, keepdims=True)
     known = subject.derived[found.mask].value
     subject.derived[found.mask] = Bound(np.where(found.unsure, nearer.reshape(known.shape), known))
     return True
+
+
+def _came_back(subject: Subject, x: int, bearer: int, passing: int) -> Any:
+    """What came back to a value; to a view that was read only to be written, what came back to its base."""
+    key, maker = gradient_key(bearer, passing), subject.makers.get(x)
+    if key in subject.tensors or maker is None or maker.op != "seen_through":
+        return subject.array(key) if key in subject.tensors else None
+    base, lies = maker.args[0]["value"], [maker.args[i]["lies"] for i in (1, 2)]
+    readers = [call.op for call in subject.step.calls if base in values_in(call.given)]
+    key = gradient_key(subject.bearer(base), passing)
+    if key not in subject.tensors or sorted(readers) != ["seen_through", "written_through"]:
+        return None
+    found = subject.array(key)
+    return (
+        found.reshape(-1)[positions_of(lies[1], lies[0])] if found.size == math.prod(subject.value(x).shape) else None
+    )
 
 
 def _given(call: Call) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 from backproof.errors import BackproofError
@@ -17,6 +19,10 @@ from backproof.trace.step import Call, Value
 
 # Arguments that say where numbers lie and how, and nothing of what they are.
 WHERE_AND_HOW = ("device", "memory_format", "layout")
+OTHERWISE = {"axis": "dim", "keepdims": "keepdim", "x1": "input", "x2": "other", "self": "input"}
+"""Names that PyTorch takes from NumPy, in place of its own."""
+SECOND = ("other", "mat2", "vec", "tensor", "vec2")
+SIZES = ("size", "shape", "dims", "repeats", "sizes")
 KINDS = {"bool": "bool", **dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), "int")}
 
 
@@ -28,6 +34,10 @@ class Region:
     reads: tuple[int, ...]
     """Positions, among the values of a call, of the leaves."""
 
+    def leaves_of(self, values: tuple[int, ...]) -> tuple[int, ...]:
+        """The values of the leaves."""
+        return tuple(values[place] for place in self.reads)
+
 
 class Unlowered(Exception):  # noqa: N818 # not an error: something that is said in the verdict
     """A call that has no mathematics here; the message says why."""
@@ -38,9 +48,11 @@ def region_of(call: Call, reads: tuple[int, ...], value: Callable[[int], Value])
     types = tuple(type_of(value(number)) for number in reads)
     outputs = tuple(type_of(value(number)) for number in call.outputs)
     lowering = LOWERINGS.get(canonical(call.op).removesuffix("_"))
-    asked = {"format": value(call.outputs[0]).dtype} if lowering is not None and lowering.formatted else {}
-    said = json.dumps([call.op, _renumber(call.args, reads), _named({**call.kwargs, **asked}, reads)], sort_keys=True)
-    found = _lowered(said, types, outputs)
+    asked: dict[str, Any] = (
+        {"format": value(call.outputs[0]).dtype} if lowering is not None and lowering.formatted else {}
+    )
+    lower = _in_pieces if lowering is not None and lowering.in_pieces else _lowered
+    found = lower(_said(call, asked), types, outputs)
     if isinstance(found, str):
         raise Unlowered(found)
     return found
@@ -74,26 +86,27 @@ def values_in(item: Any) -> Iterator[int]:
             yield from values_in(inner)
 
 
-def _renumber(item: Any, reads: tuple[int, ...]) -> Any:
-    """Values by their place among what the call reads, so that equal calls of other values are one region."""
+def _said(call: Call, more: dict[str, Any] | None = None) -> str:
+    """A call with values by their place among what it reads, so that equal calls of other values are one region."""
+    places = count()
+    args = [_renumber(item, places) for item in call.args]
+    kwargs = {name: _renumber(item, places) for name, item in call.kwargs.items()}
+    return json.dumps([call.op, args, {**kwargs, **(more or {})}])
+
+
+def _renumber(item: Any, places: Iterator[int]) -> Any:
     if isinstance(item, dict):
         if set(item) == {"value"}:
-            return {"value": reads.index(item["value"])}
-        return {key: _renumber(inner, reads) for key, inner in item.items()}
-    return [_renumber(inner, reads) for inner in item] if isinstance(item, (list, tuple)) else item
+            return {"value": next(places)}
+        return {key: _renumber(inner, places) for key, inner in item.items()}
+    return [_renumber(inner, places) for inner in item] if isinstance(item, (list, tuple)) else item
 
 
-def _named(given: dict[str, Any], reads: tuple[int, ...]) -> dict[str, Any]:
-    return {name: _renumber(item, reads) for name, item in given.items()}
-
-
-def rewritten(
-    call: Call, reads: tuple[int, ...], graph: Graph, function: Callable[..., Any] | None = None
-) -> Graph | None:
+def rewritten(call: Call, graph: Graph, function: Callable[..., Any] | None = None) -> Graph | None:
     """The graph that a call would be with other arguments, or by another function, of the types of the graph that it is."""
     types = tuple(leaf.type for leaf in graph.leaves)
     wanted = tuple(graph.types[output] for output in graph.outputs)
-    said = json.dumps([call.op, _renumber(call.args, reads), _named(call.kwargs, reads)], sort_keys=True)
+    said = _said(call)
     found = _lowered(said, types, wanted) if function is None else _written(function, False, said, types, wanted)
     return found.graph if isinstance(found, Region) else None
 
@@ -108,6 +121,30 @@ def _lowered(said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]) -> Re
     return _written(LOWERINGS[name].function, LOWERINGS[name].sized, said, types, wanted)
 
 
+@cache
+def _in_pieces(said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]) -> Region | str:
+    """The same with a leaf of its own for every use of an operand, so that what comes back to it is several contributions."""
+    region = _lowered(said, types, wanted)
+    if isinstance(region, str):
+        return region
+    b, graph, reads = Builder(), region.graph, list(region.reads)
+    inputs = [b.leaf(leaf.type) for leaf in graph.leaves]
+    used: set[int] = set()
+    more: dict[tuple[int, int], Ref] = {}
+    for at, node in enumerate(graph.nodes):
+        for place, value in enumerate(node.arguments):
+            if value < len(inputs) and graph.types[value].kind == "real":
+                if value in used:
+                    more[at, place] = b.leaf(graph.types[value])
+                    reads.append(region.reads[value])
+                used.add(value)
+    values = list(inputs)
+    for at, node in enumerate(graph.nodes):
+        given = [more.get((at, place), values[value]) for place, value in enumerate(node.arguments)]
+        values.append(b.apply(node.op, *given, name=node.name, **node.given))
+    return Region(b.graph(*(values[output] for output in graph.outputs)), tuple(reads))
+
+
 def _written(
     function: Callable[..., Any], sized: bool, said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]
 ) -> Region | str:
@@ -116,18 +153,40 @@ def _written(
     b = Builder()
     leaves = [b.leaf(kind) for kind in types]
     try:
-        named = {key: _decode(item, leaves) for key, item in kwargs.items()}
-        first = [named.pop("input")] if "input" in named else []
+        named = {OTHERWISE.get(key, key): _decode(item, leaves) for key, item in kwargs.items()}
+        given = _placed(function, [_decode(item, leaves) for item in args], named)
         if sized:
             named["results"] = wanted
-        found = function(*first, *(_decode(item, leaves) for item in args), **named)
+        found = function(*given, **named)
         results = [_as_kind(x, kind) for x, kind in zip(_flat(found), wanted, strict=True)]
-        given = tuple(result.type for result in results)
-        if given != wanted:
-            return f"its mathematics gives {', '.join(map(str, given))}, and it gave {', '.join(map(str, wanted))}"
-        return Region(b.graph(*results), tuple(range(len(types))))
+        types = tuple(result.type for result in results)
+        if types != wanted:
+            return f"its mathematics gives {', '.join(map(str, types))}, and it gave {', '.join(map(str, wanted))}"
+        return Region(b.graph(*results), tuple(range(len(leaves))))
     except (BackproofError, TypeError, ValueError, KeyError, AttributeError, NotImplementedError) as error:
         return f"{op} is not lowered in this form: {error or 'it is random'}"
+
+
+def _placed(function: Callable[..., Any], given: list[Any], named: dict[str, Any]) -> list[Any]:
+    """The arguments by place, with those that were given by a name for which the mathematics has none."""
+    if not given and "input" in named:
+        given = [named.pop("input")]
+    has, several = _parameters(function)
+    for name in SECOND if len(given) == 1 else ():
+        if name in named and name not in has:
+            given.append(named.pop(name))
+    for name in SIZES if several and len(given) == 1 else ():
+        if name in named and name not in has:
+            given.append(named.pop(name))
+    return given
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    """The names of a function's parameters, and whether it takes any number of arguments by place."""
+    found = inspect.signature(function).parameters.values()
+    several = [one.name for one in found if one.kind is one.VAR_POSITIONAL]
+    return frozenset(one.name for one in found) - frozenset(several), bool(several)
 
 
 def _flat(found: Any) -> list[Ref]:

@@ -306,6 +306,40 @@ def dropped_in_place(h: torch.Tensor) -> torch.Tensor:
     return fn.dropout(h.unsqueeze(0).squeeze(0), 0.2, True, True)
 
 
+class Folded(nn.Module):
+    """Layers of sequences: what they give is a view of what they made, and is written in place."""
+
+    def __init__(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.last, self.change = nn.Linear(8, 16), nn.Linear(16, 3), change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.change(self.first(x.view(3, 4, 8)))).reshape(12, 3)
+
+
+def read_and_written(h: torch.Tensor) -> torch.Tensor:
+    """Read before it is written, and a part of it at a time."""
+    before = h.sum(-1, keepdim=True)
+    h[:, :2] = 0.5
+    h.mul_(2.0)
+    return fn.relu(h, inplace=True) + before
+
+
+def scores_in_place(h: torch.Tensor) -> torch.Tensor:
+    """A part of a product, which is laid out otherwise than it is asked for."""
+    scores = torch.einsum("bqd,bkd->bkq", h, h)[:, :3]
+    scores *= 0.25
+    return torch.einsum("bkq,bkd->bqd", scores.softmax(1), h[:, :3])
+
+
+def by_other_names(h: torch.Tensor) -> torch.Tensor:
+    """Arguments as NumPy calls them, or by names where others give them by place."""
+    found = torch.cat([h, h], axis=1).sum(axis=1, keepdims=True) + torch.stack([h, h], axis=0).mean(axis=0)
+    found = found + torch.add(input=h, other=h, alpha=2) + torch.where(h > 0, input=h, other=h * 0.1)
+    found = found + torch.matmul(input=h, other=h.permute(dims=(1, 0))) @ h.reshape(shape=(12, 16))
+    return found + torch.baddbmm(h[None], batch1=h[None, :, :12], batch2=h[None], beta=0.5)[0].view(size=(12, 16))
+
+
 def both_as_given(h: torch.Tensor) -> torch.Tensor:
     """What is of the common shape already comes back as the very same tensor."""
     wide, same = torch.broadcast_tensors(h[:, :1], h)
@@ -363,5 +397,35 @@ PROGRAMS = (
     Program("experts by torch.where", through(routed, **{f"e{i}": lambda: nn.Linear(16, 16) for i in range(4)})),
     Program("distributions", through(distributed)),
     Program("dropout in place of a view", through(dropped_in_place)),
+    Program("a view written in place", lambda: classified(Folded(lambda h: fn.relu(h, inplace=True)))),
+    Program(
+        "a view dropped in place", lambda: classified(Folded(lambda h: fn.dropout(fn.dropout(h, 0.5), 0.2, True, True)))
+    ),
+    Program("a view read, and then written", lambda: classified(Folded(read_and_written))),
+    Program("a part of a product written in place", lambda: classified(Folded(scores_in_place))),
+    Program("arguments by other names", through(by_other_names)),
+    Program(
+        "a loss that is no number", lambda: classified(small(), loss=lambda z, y: fn.cross_entropy(z * float("nan"), y))
+    ),
     Program("broadcast to the shape that it has", through(both_as_given)),
 )
+
+SEVERAL_WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a product with itself": lambda h: h * h,
+    "addcmul": lambda h: torch.addcmul(h, h, h),
+    "cat": lambda h: torch.cat([h, h, h], 1),
+    "stack": lambda h: torch.stack([h, h, h * 2]),
+    "einsum": lambda h: torch.einsum("ij,kj->ik", h, h),
+    "bilinear": lambda h: fn.bilinear(h, h, torch.ones(2, 12, 12) * 0.1),
+    "tanhshrink": fn.tanhshrink,
+    "softsign": fn.softsign,
+    "normalize": fn.normalize,
+    "cosine_similarity": lambda h: fn.cosine_similarity(h, h.detach() + 1),
+    "cosine_embedding_loss": lambda h: fn.cosine_embedding_loss(h, h.flip(0), torch.ones(64), reduction="none"),
+    "poisson_nll_loss": lambda h: fn.poisson_nll_loss(h, h.detach().abs(), reduction="none"),
+    "diff": lambda h: h.diff(dim=1),
+    "trapezoid": lambda h: torch.trapezoid(h, h.flip(1).detach()),
+    "matrix_power": lambda h: torch.linalg.matrix_power(h[:12], 3),
+    "kron": lambda h: torch.kron(h[:3], h[:3]),
+}
+"""Functions that are differentiated with respect to one operand along several ways; what else reads it comes in between."""

@@ -105,7 +105,9 @@ class Handling:
 
     def _same(self, gradient: torch.Tensor, number: int) -> bool:
         kept, now = self.observer.values.numbers.get(f"v{number}"), in_full(gradient)
-        return kept is not None and kept.dtype == now.dtype and kept.shape == now.shape and torch.equal(kept, now)
+        if kept is None or kept.dtype != now.dtype or kept.shape != now.shape:
+            return False
+        return torch.equal(kept, now) or bool((kept.eq(now) | (kept.isnan() & now.isnan())).all())
 
     def _take(self, name: str, key: Key, gradient: torch.Tensor, *, fresh: bool) -> int:
         """A copy of a gradient, as the value that it is now; what is kept sparse is written out."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from backproof.adapters.torch.modules import Modules
 from backproof.adapters.torch.passes import run_pass
 from backproof.adapters.torch.saved import Saved
 from backproof.adapters.torch.updates import Updates
-from backproof.adapters.torch.values import Values
+from backproof.adapters.torch.values import Values, lay
 from backproof.trace.handling import Scheduled
 from backproof.trace.step import Backward, Call, Region, Step
 
@@ -196,8 +197,31 @@ class Observer(TorchFunctionMode):
         base = target._base if target._is_view() else None  # noqa: SLF001 # the framework's own word for what a view looks at
         if base is None or base.dtype != target.dtype:
             return None, number
+        if not self.values.known(base):
+            self._uncover(base)
         whole = self.values.number(base)
         return (base, whole), self.values.looked_through(base, whole, target)
+
+    def _uncover(self, base: torch.Tensor) -> None:
+        """A call has made its result in another shape, and gave a view of it: what is written into the view goes back to that."""
+        views = (seen for seen in self.values.alive() if seen._is_view() and seen._base is base)  # noqa: SLF001 # as above
+        target = next((seen for seen in views if seen.numel() == base.numel()), None)
+        if target is None:
+            return
+        number = self.values.number(target)
+        at = next((i for i, call in enumerate(self.calls) if number in call.outputs), None)
+        seen = [backward.after for backward in self.backwards] + [moment.after for moment in self.handling.moments]
+        if at is None or (seen and max(seen) > at):
+            return
+        made, whole = self.values.hidden(target), self.values.made(base)
+        call = self.calls[at]
+        outputs = tuple(made if output == number else output for output in call.outputs)
+        ways = (made, lay(target), lay(base), whole), (whole, lay(base), lay(target), number)
+        between = [
+            replace(call, op="seen_through", args=[{"value": old}, *lies], kwargs={}, outputs=(new,))
+            for old, *lies, new in ways
+        ]
+        self.calls[at : at + 1] = [replace(call, outputs=outputs), *between]
 
     def _through(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function without a lowering: what it is made of, if that is made of functions; else it alone, by name."""

@@ -199,7 +199,7 @@ class Values:
         """A tensor that no call has made: it was there before the step, or something unseen made it."""
         base = tensor._base if tensor._is_view() else None  # noqa: SLF001 # the framework's own word for what a view looks at
         if base is not None and self.known(base) and _same_kind(base, tensor):
-            number = self._tied("seen_through", [self.number(base), _lay(base), _lay(tensor)], tensor)
+            number = self._tied("seen_through", [self.number(base), lay(base), lay(tensor)], tensor)
             self._take(tensor, number)
             return number
         known = id(tensor) in self.names
@@ -234,7 +234,7 @@ class Values:
         else:
             number = self.hidden(tensor)
             whole, old = base
-            after = self._tied("written_through", [old, number, _lay(whole), _lay(tensor)], whole)
+            after = self._tied("written_through", [old, number, lay(whole), lay(tensor)], whole)
             self._take(whole, after)
         memory.writes.append((memory.epoch, number, tensor))
         return number
@@ -258,7 +258,7 @@ class Values:
         base = tensor._base if tensor._is_view() else None  # noqa: SLF001
         memory = self._memory(tensor)
         if base is not None and _same_kind(base, tensor) and _one_memory(base, tensor):
-            number = self._tied("seen_through", [self.number(base), _lay(base), _lay(tensor)], tensor)
+            number = self._tied("seen_through", [self.number(base), lay(base), lay(tensor)], tensor)
             self._take(tensor, number)
             return number
         number = seen.number
@@ -269,7 +269,7 @@ class Values:
             old, number = number, self._new(tensor, "call")
             if tensor.requires_grad:
                 self._share(number, old)
-            self._tie("written_through", [old, by, _lay(tensor), _lay(through)], number)
+            self._tie("written_through", [old, by, lay(tensor), lay(through)], number)
         if not writes:
             return self._unexplained(tensor, seen, "a change in place that no call shows")
         self._take(tensor, number)
@@ -309,7 +309,7 @@ class Values:
     def looked_through(self, base: torch.Tensor, whole: int, view: torch.Tensor) -> int:
         """A view's value as read from its base here and now; its numbers follow from the base's."""
         number = self.hidden(view, stored=False)
-        self._tie("seen_through", [whole, _lay(base), _lay(view)], number)
+        self._tie("seen_through", [whole, lay(base), lay(view)], number)
         return number
 
     def _share(self, number: int, old: int) -> None:
@@ -358,6 +358,6 @@ def _one_place(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.data_ptr() == b.data_ptr() and (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
 
 
-def _lay(tensor: torch.Tensor) -> dict[str, Any]:
+def lay(tensor: torch.Tensor) -> dict[str, Any]:
     """How a tensor lies in its memory, in elements."""
     return {"lies": {"shape": list(tensor.shape), "strides": list(tensor.stride()), "offset": tensor.storage_offset()}}
