@@ -18,7 +18,8 @@ from backproof.engine.evaluate import evaluate
 from backproof.ir.backprop import backprop
 from backproof.numerics import FORMATS
 from backproof.trace.folder import Recorded, folders, read
-from backproof.verify.region import Unlowered, region_of, values_in, with_witnesses
+from backproof.verify.calls import reads_of
+from backproof.verify.region import Unlowered, region_of, with_witnesses
 from backproof.verify.step import verify_step
 
 
@@ -97,10 +98,9 @@ def of_scale(step: Recorded) -> float:
         seed = np.ones(value.shape) if backward.seed is None else step.tensors[f"v{backward.seed}"]
         parts[value.id].append(seed)
     for made in step.step.calls:
-        call, graph, values = _evaluated(step, made, float64())
+        call, graph, values, reads = _evaluated(step, made, float64())
         for output, found in zip(call.outputs, graph.outputs, strict=True):
             pairs.append((values[found], step.tensors[f"v{output}"]))
-        reads = _reads(call)
         seeds = {}
         for output, found in zip(call.outputs, graph.outputs, strict=True):
             if f"g{output}" in step.tensors:
@@ -122,7 +122,7 @@ def vacuous(step: Recorded) -> list[str]:
     """The calls for which the bound of a finite number is not finite: nothing honest, and nothing else, would be found."""
     found = []
     for made in step.step.calls:
-        call, graph, values = _evaluated(step, made, bounded("float32"))
+        call, graph, values, _ = _evaluated(step, made, bounded("float32"))
         for output, place in zip(call.outputs, graph.outputs, strict=True):
             bound, claimed = values[place], step.tensors[f"v{output}"]
             if bound.certain is not None and claimed.dtype.kind == "f":
@@ -133,18 +133,17 @@ def vacuous(step: Recorded) -> list[str]:
     return found
 
 
-def _reads(call: Any) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(values_in(call.given)))
-
-
-def _evaluated(step: Recorded, call: Any, domain: Any) -> tuple[Any, Any, list[Any]]:
+def _evaluated(step: Recorded, call: Any, domain: Any) -> tuple[Any, Any, list[Any], tuple[int, ...]]:
+    """The call with its witnesses, its graph, every value of that, and which of the recorded values its leaves are."""
     call = with_witnesses(call, lambda value: f"v{value}" in step.tensors)
-    reads = _reads(call)
+    reads = reads_of(call)
     try:
-        graph = region_of(call, reads, step.step.values.__getitem__).graph
+        region = region_of(call, reads, step.step.values.__getitem__)
     except Unlowered as reason:
         raise MissingError(f"{call.op}: {reason}") from None
-    return call, graph, evaluate(graph, domain, [step.tensors[f"v{value}"] for value in reads])
+    leaves = region.leaves_of(reads)
+    values = evaluate(region.graph, domain, [step.tensors[f"v{value}"] for value in leaves])
+    return call, region.graph, values, leaves
 
 
 def coarsest(step: Recorded) -> str:

@@ -14,6 +14,7 @@ from backproof.ir.types import Type
 from backproof.lowering.arithmetic import as_real
 from backproof.lowering.keys import where_true
 from backproof.lowering.lowering import Lowering
+from backproof.lowering.masks import masked
 
 State = tuple[Ref, ...]
 Cell = Callable[..., State]
@@ -48,36 +49,31 @@ def _turned(w: Ref) -> Ref:
 def _layer(cell: Cell, *, states: int) -> Callable[..., list[Ref]]:
     """The kernel of a kind of cell: of a tensor (x, hx, weights, ..., batch_first), or of packed data (x, sizes, hx, weights, ...)."""
 
-    def lower(x: Ref, *given: Any, **named: Any) -> list[Ref]:
+    def lower(x: Ref, *given: Any, dropout_masks: Sequence[Ref] = (), **named: Any) -> list[Ref]:
         if named:
             raise GraphError(f"a recurrent kernel with {', '.join(named)} by name is not lowered")
         packed = len(given) > 2 and isinstance(given[2], list) and isinstance(given[0], Ref)
         if packed:
             sizes, hx, weights, biased, layers, dropout, train, both = given
-            return _packed(
-                cell, states, x, sizes, _state(hx), weights, biased, layers, _silent(dropout, train, layers), both
-            )
+            drops = _drops(dropout, train, layers, dropout_masks)
+            return _packed(cell, states, x, sizes, _state(hx), weights, biased, layers, drops, both)
         hx, weights, biased, layers, dropout, train, both, *first = given
+        drops = _drops(dropout, train, layers, dropout_masks)
         return _padded(
-            cell,
-            states,
-            x,
-            _state(hx),
-            weights,
-            biased,
-            layers,
-            _silent(dropout, train, layers),
-            both,
-            bool(first and first[0]),
+            cell, states, x, _state(hx), weights, biased, layers, drops, both, batch_first=bool(first and first[0])
         )
 
     return lower
 
 
-def _silent(dropout: float, train: bool, layers: int) -> bool:
-    if dropout and train and layers > 1:
-        raise NotImplementedError  # the masks between the layers stay inside of the kernel
-    return True
+Drops = tuple[float, Sequence[Ref]]
+"""The probability of dropping out between the layers, and the mask of each place between two."""
+
+
+def _drops(dropout: float, train: bool, layers: int, masks: Sequence[Ref]) -> Drops:
+    if dropout and train and layers > 1 and not masks:
+        raise GraphError("the masks of the dropout between its layers stay inside of the kernel")
+    return dropout, masks
 
 
 def _state(hx: Any) -> State:
@@ -92,14 +88,15 @@ def _padded(
     weights: Sequence[Ref],
     biased: bool,
     layers: int,
-    _: bool,
+    drops: Drops,
     both: bool,
+    *,
     batch_first: bool,
 ) -> list[Ref]:
     turn = batch_first and len(x.shape) == 3
     if turn:
         x = x.builder.transpose(x, axes=(1, 0, 2))
-    y, last = _through(cell, x, None, hx, weights, biased, layers, both)
+    y, last = _through(cell, x, None, hx, weights, biased, layers, drops, both)
     return [y.builder.transpose(y, axes=(1, 0, 2)) if turn else y, *last[:states]]
 
 
@@ -112,23 +109,35 @@ def _packed(
     weights: Sequence[Ref],
     biased: bool,
     layers: int,
-    _: bool,
+    drops: Drops,
     both: bool,
 ) -> list[Ref]:
     alive = _alive(sizes, hx[0].shape[1])
     padded, rows = unpacked(x, alive), x.shape[0]
-    y, last = _through(cell, padded, alive, hx, weights, biased, layers, both)
+    y, last = _through(cell, padded, alive, hx, weights, biased, layers, drops, both)
     return [packed(y, alive, rows), *last[:states]]
 
 
 def _through(
-    cell: Cell, x: Ref, alive: Ref | None, hx: State, weights: Sequence[Ref], biased: bool, layers: int, both: bool
+    cell: Cell,
+    x: Ref,
+    alive: Ref | None,
+    hx: State,
+    weights: Sequence[Ref],
+    biased: bool,
+    layers: int,
+    drops: Drops,
+    both: bool,
 ) -> tuple[Ref, State]:
     """All layers, each in one direction or in both: the outputs of the last, and the last states of all."""
     ways = 2 if both else 1
     each = len(weights) // (layers * ways)
     last: list[State] = []
+    p, masks = drops
     for layer in range(layers):
+        if layer and masks:
+            mask = masks[layer - 1]
+            x = masked(x, mask if alive is None else unpacked(mask, alive), "dropout", p)
         outputs = []
         for way in range(ways):
             at = layer * ways + way

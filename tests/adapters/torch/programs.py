@@ -340,10 +340,30 @@ def by_other_names(h: torch.Tensor) -> torch.Tensor:
     return found + torch.baddbmm(h[None], batch1=h[None, :, :12], batch2=h[None], beta=0.5)[0].view(size=(12, 16))
 
 
+def bag_of_words(h: torch.Tensor, table: nn.Module) -> torch.Tensor:
+    return h + table((h.detach()[:, :4].abs() * 5).long().clamp(max=19)).mean(1)
+
+
 def both_as_given(h: torch.Tensor) -> torch.Tensor:
     """What is of the common shape already comes back as the very same tensor."""
     wide, same = torch.broadcast_tensors(h[:, :1], h)
     return wide * same + h.exp()
+
+
+class Recurrent(nn.Module):
+    """Layers that drop out between them, of sequences that are as long, or packed."""
+
+    def __init__(self, kind: type[nn.RNNBase], *, packed: bool, **options: Any) -> None:
+        super().__init__()
+        self.layers, self.packed = kind(8, 6, dropout=0.3, bidirectional=True, **options), packed
+        self.last = nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.view(4, 3, 8)
+        if not self.packed:
+            return self.last(self.layers(x)[0]).view(12, 3)
+        rows = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([2, 4, 3]), enforce_sorted=False)
+        return self.last(nn.utils.rnn.pad_packed_sequence(self.layers(rows)[0])[0]).view(12, 3)
 
 
 def teacher() -> Made:
@@ -407,6 +427,9 @@ PROGRAMS = (
     Program(
         "a loss that is no number", lambda: classified(small(), loss=lambda z, y: fn.cross_entropy(z * float("nan"), y))
     ),
+    Program("dropout between layers", lambda: classified(Recurrent(nn.LSTM, packed=False, num_layers=3))),
+    Program("dropout between packed layers", lambda: classified(Recurrent(nn.GRU, packed=True, num_layers=2))),
+    Program("classes that are no tokens", through(bag_of_words, table=lambda: nn.Embedding(20, 16, padding_idx=0))),
     Program("broadcast to the shape that it has", through(both_as_given)),
 )
 

@@ -6,7 +6,7 @@ Each becomes a call that nobody made, so that it is an equation like any other.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -158,13 +158,53 @@ def attention_mask(observer: Observer, _: str, given: Arguments) -> After | None
     state = torch.get_rng_state()
 
     def after(kwargs: Arguments) -> None:
-        aside = torch.Generator()
-        aside.set_state(state)
-        with torch.no_grad():
-            mask = torch.empty(shape, dtype=dtype).bernoulli_(1 - p, generator=aside).bool()
-        kwargs["dropout_mask"] = {"value": observer.values.made(mask, "source")}
+        for mask in _drawn_again(state, [shape], dtype, p):
+            kwargs["dropout_mask"] = {"value": observer.values.made(mask, "source")}
 
     return after
+
+
+def recurrent_masks(observer: Observer, _: str, given: Arguments) -> After | None:
+    """Recurrent layers drop out between them, inside of the kernel; so do their packed forms, which are given more by place."""
+    places = list(given.values())
+    packed = isinstance(given.get("fourth"), (list, tuple))
+    x, weights = places[0], places[3 if packed else 2]
+    layers, p, training, both = places[5:9] if packed else places[4:8]
+    if not (p and training and layers > 1) or x.device.type != "cpu":
+        return None
+    bias = places[4 if packed else 3]
+    size = (2 if both else 1) * _width(weights, layers * (2 if both else 1), biased=bias)
+    lead = x.shape[:-1]
+    if not packed and len(lead) == 2 and places[8]:
+        lead = lead[::-1]
+    lower = torch.is_autocast_enabled("cpu") and x.dtype is torch.float32
+    dtype = torch.get_autocast_dtype("cpu") if lower else x.dtype
+    state = torch.get_rng_state()
+
+    def after(kwargs: Arguments) -> None:
+        masks = _drawn_again(state, [(*lead, size)] * (layers - 1), dtype, p)
+        if masks:
+            kwargs["dropout_masks"] = [{"value": observer.values.made(mask, "source")} for mask in masks]
+
+    return after
+
+
+def _width(weights: Sequence[torch.Tensor], parts: int, *, biased: bool) -> int:
+    """How wide the output of a layer is, in one direction: as its state, or as what that is projected to."""
+    each = len(weights) // parts
+    projected = each > (4 if biased else 2)
+    return int(weights[each - 1].shape[0] if projected else weights[1].shape[1])
+
+
+def _drawn_again(
+    state: torch.Tensor, shapes: list[tuple[int, ...]], dtype: torch.dtype, p: float
+) -> list[torch.Tensor]:
+    """Masks as a kernel has drawn them, one after another, from this state of the generator; none if it has drawn something else."""
+    aside = torch.Generator()
+    aside.set_state(state)
+    with torch.no_grad():
+        found = [torch.empty(shape, dtype=dtype).bernoulli_(1 - p, generator=aside).bool() for shape in shapes]
+    return found if torch.equal(aside.get_state(), torch.get_rng_state()) else []
 
 
 EFFECTS: dict[str, tuple[str, Callable[[Observer, str, Arguments], After | None]]] = {
@@ -172,5 +212,9 @@ EFFECTS: dict[str, tuple[str, Callable[[Observer, str, Arguments], After | None]
     "scaled_dot_product_attention": (
         "query key value attn_mask dropout_p is_causal scale enable_gqa",
         attention_mask,
+    ),
+    **dict.fromkeys(
+        ("lstm", "gru", "rnn_tanh", "rnn_relu"),
+        ("first second third fourth fifth sixth seventh eighth ninth", recurrent_masks),
     ),
 }

@@ -27,12 +27,17 @@ def facts_of(
     }
 
 
-def _padding(modules: Iterable[torch.nn.Module]) -> set[int]:
-    """The tokens that modules and their configurations say are padding."""
-    found: set[int] = set()
+def _padding(modules: Iterable[torch.nn.Module]) -> set[tuple[int, int]]:
+    """The tokens that modules and their configurations say are padding, and of how many tokens."""
+    found: set[tuple[int, int]] = set()
     for module in modules:
-        given = getattr(module, "padding_idx", None), getattr(getattr(module, "config", None), "pad_token_id", None)
-        found |= {token for token in given if isinstance(token, int) and not isinstance(token, bool)}
+        config = getattr(module, "config", None)
+        for token, size in (
+            (getattr(module, "padding_idx", None), getattr(module, "num_embeddings", None)),
+            (getattr(config, "pad_token_id", None), getattr(config, "vocab_size", None)),
+        ):
+            if type(token) is int and type(size) is int:
+                found.add((token, size))
     return found
 
 

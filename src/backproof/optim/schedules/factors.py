@@ -142,7 +142,8 @@ def factor(function: Config, k: int) -> float:
     name = function.get("function")
     if name not in FACTORS:
         raise UsageError(
-            f"LambdaLR with {name or 'a function of its own'}: no formula is known; there are {', '.join(FACTORS)}"
+            f"{name or 'a function of its own'}: no formula is known; there are those of transformers' get_scheduler: "
+            f"{', '.join(row[0] for row in FACTORS.values())}"
         )
     keywords: dict[str, Any] = {key: value for key, value in function.items() if value is not None}
     return FACTORS[str(name)][2](keywords, k)

@@ -82,8 +82,14 @@ def _inactive_in_train(seen: Seen) -> Iterator[str]:
         yield f"{_listed(off)}: dropout does nothing in a step that updates; the model is {mode}"
 
 
+def _classes(seen: Seen, call: Call) -> int:
+    """Among how many classes a loss tells apart."""
+    scores: Any = call.args[0] if call.args else call.kwargs["input"]
+    shape = seen.subject.value(scores["value"]).shape
+    return shape[1 if len(shape) > 1 else 0]
+
+
 def _padding_counted(seen: Seen) -> Iterator[str]:
-    padding = set(seen.subject.step.facts.get("padding", ()))
     for term in seen.terms:
         call = seen.subject.step.calls[term.call]
         target = target_of(call) if call.op in CLASSES else None
@@ -92,8 +98,12 @@ def _padding_counted(seen: Seen) -> Iterator[str]:
         targets = seen.subject.array(f"v{target}")
         if not np.issubdtype(targets.dtype, np.integer):
             continue
-        flat = targets.reshape(-1)
-        for token in padding - {ignored_index(call)}:
+        flat, tokens = targets.reshape(-1), _classes(seen, call)
+        for token, size in seen.subject.step.facts.get("padding", ()):
+            if size != tokens or token == ignored_index(
+                call
+            ):  # what is told apart here are no tokens, or it is ignored
+                continue
             run, longest = 0, 0
             for same in flat == token:
                 run = run + 1 if same else 0
