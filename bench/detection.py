@@ -53,21 +53,21 @@ class Tap:
     def __enter__(self):
         import backproof.verify.equation as home
 
-        self.right = home.judged
+        self.right = home.measured
         self.places = [
             m
             for name, m in sys.modules.items()
-            if name.startswith("backproof.") and getattr(m, "judged", None) is home.judged
+            if name.startswith("backproof.") and getattr(m, "measured", None) is home.measured
         ]
         for module in self.places:
-            module.judged = self.judged
+            module.measured = self.measured
         return self
 
     def __exit__(self, *_):
         for module in self.places:
-            module.judged = self.right
+            module.measured = self.right
 
-    def judged(self, claimed, derived):
+    def measured(self, claimed, derived):
         c, y = np.asarray(claimed, dtype=np.float64), np.asarray(derived.value, dtype=np.float64)
         self.pairs += 1
         kind = "float64" if np.asarray(claimed).dtype == np.float64 else "float32"
