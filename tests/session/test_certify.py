@@ -49,6 +49,21 @@ def test_an_honest_gather_with_repeated_indices_is_certified():
     assert found.holds, str(found)
 
 
+def test_an_honest_node_of_many_inputs_is_certified():
+    b = Builder()
+    parts = [b.leaf(real(2, size), f"part{size}") for size in range(1, 5)]
+    graph = b.graph(b.sum(b.tanh(b.concat(*parts, axis=1)), axes=(0, 1)))
+
+    assert certify(graph, seed=1).holds
+
+    def leaving_out(tape, gradients):
+        return run_backward(replace(tape, steps=tuple(replace(s, pulls=s.pulls[:3]) for s in tape.steps)), gradients)
+
+    found = certify(graph, seed=1, loop=leaving_out)
+
+    assert [refusal.place for refusal in found.refusals] == ["%3 leaf (part4)"]
+
+
 def test_the_report_can_be_repeated_from_its_seed():
     first = certify(network(), trials=1)
 

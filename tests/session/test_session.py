@@ -317,6 +317,13 @@ def test_a_wrong_shape_is_refused_and_nothing_is_recorded(wrong, match):
     assert len(s.graph()) == before
 
 
+def test_a_session_and_a_parameter_say_what_they_are():
+    s, *_ = recorded()
+
+    assert repr(s) == "Session(float64: 2 leaves, 1 operations)"
+    assert repr(s.param(np.ones((2, 3)), "w")) == "Parameter(w, shape [2, 3])"
+
+
 def test_foreign_and_stale_references_are_told_apart():
     s, x, _, _ = recorded()
     other, z, _, _ = recorded()
@@ -377,6 +384,7 @@ def test_a_gradient_that_was_not_computed_is_not_given_as_zero():
         (frozen, "requires_grad=False"),
         (z, "depends on nothing"),
     ]:
+        assert grads[ref.id] is None
         with pytest.raises(SessionError, match=match):
             s.grad(grads, ref)
 

@@ -50,6 +50,9 @@ class Session:
         self._past: WeakSet[Builder] = WeakSet()
         self._start()
 
+    def __repr__(self) -> str:
+        return f"Session({self.domain.name}: {len(self._leaves)} leaves, {len(self._builder) - len(self._leaves)} operations)"
+
     def _start(self) -> None:
         self._builder = Builder()
         self._leaves: list[Value] = []
