@@ -61,7 +61,7 @@ def test_an_honest_node_of_many_inputs_is_certified():
 
     found = certify(graph, seed=1, loop=leaving_out)
 
-    assert [refusal.place for refusal in found.refusals] == ["%3 leaf (part4)"]
+    assert {refusal.place for refusal in found.refusals} == {"%3 leaf (part4)"}
 
 
 def test_the_report_can_be_repeated_from_its_seed():
