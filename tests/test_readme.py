@@ -10,7 +10,7 @@ import pytest
 from backproof.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/recording.md", "docs/session.md"]
+PAGES = ["README.md", "docs/recording.md", "docs/session.md", "docs/traces.md"]
 NUMBER = re.compile(r"\b[0-9a-f]{16}\b|[-+]?\d[\d.]*(e[-+]?\d+)?")  # a kernel may sum in another order elsewhere
 
 

@@ -161,3 +161,15 @@ def test_the_bar_stays_off_what_is_no_terminal(traces):
     )
     assert done.stderr == b""
     assert json.loads(done.stdout)["verdict"] == "agree"
+
+
+def test_the_page_has_every_key_of_the_json(tmp_path, capsys):
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+
+    main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"])
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "traces.md").read_text(encoding="utf-8")
+    table = page[page.index("| key | what |") : page.index("A number that is not finite")]
+    for key in json.loads(capsys.readouterr().out):
+        assert f"`{key}`" in table.replace("`undecided`, `missing`", "`undecided` `missing`")
