@@ -1,10 +1,12 @@
 """The session: what it records, what it refuses, and that it trains."""
 
+import array_api_compat.torch
 import numpy as np
 import pytest
 import torch
 
 from backproof import Session
+from backproof.engine.domain import DOMAINS, namespace
 from backproof.errors import BackproofError, GraphError, SessionError
 from backproof.session.operations import OPERATIONS, OWN
 from backproof.session.tape import backward
@@ -438,15 +440,39 @@ def test_sgd_refuses_gradients_that_do_not_fit():
         s.sgd_step_all(0.1, [np.ones(3)])
 
 
-@pytest.mark.parametrize("domain", ["float64", "float32", "exact", "bounded"])
+@pytest.mark.parametrize("domain", [*DOMAINS, namespace(array_api_compat.torch)], ids=str)
 def test_a_session_runs_in_every_domain_of_numbers(domain):
     s = Session(domain)
-    x, w = s.input([[1, 2], [3, 4]]), s.input([[1], [-1]])
-    loss = s.sum(s.relu(s.matmul(x, w)) if domain != "exact" else s.mul(s.matmul(x, w), s.matmul(x, w)))
+    x, w, picked = s.input([[1, 2], [3, 4]]), s.param([[-1], [1]]), s.input_nat_vec([1, 0, 1])
+    leaf = s.use(w)
+    rows = s.gather_rows_ref(s.matmul(x, leaf), picked)
+    loss = s.sum(s.mul(rows, rows))
 
     grads = s.backward_scalar_dense_all(loss)
+    s.sgd_step_all(1, grads)
 
-    assert np.asarray(s.grad(grads, w)).shape == (2, 1)
+    assert s.grad(grads, leaf).tolist() == [[14], [20]]
+    assert s.jvp_leaf(loss, leaf, [[1], [0]]) == 14
+    assert s.get_nat_vec(picked) == [1, 0, 1]
+    assert s.certify(loss).holds
+
+
+def test_a_bounded_session_tells_its_bounds_and_no_other_does(rng):
+    values = rng.normal(size=(3, 3)).astype(np.float32)
+    s, f = Session("bounded"), Session("float32")
+    x, a = s.input(values), f.input(values)
+    y, b = s.tanh(s.matmul(x, x)), f.tanh(f.matmul(a, a))
+    up = np.ones((3, 3))
+
+    certain, likely = s.bounds(y)
+    of_gradient, _ = s.bounds(x, grads := s.backward_dense_all(y, up))
+
+    assert (np.abs(s.value(y) - f.value(b)) <= certain).all()
+    assert (likely <= certain).all()
+    assert (np.abs(s.grad(grads, x) - f.grad(f.backward_dense_all(b, up), a)) <= of_gradient).all()
+    assert (s.bounds(x)[0] == 0).all()
+    with pytest.raises(SessionError, match="float32 carries no bounds"):
+        f.bounds(b)
 
 
 def test_certify_speaks_of_what_was_recorded():
@@ -480,7 +506,7 @@ MISUSE = {
     "gradients that are none": (lambda s, x: s.grad([1.0], x), "got float among them"),
     "another domain's parameter": (
         lambda s, x: Session("exact").use(s.param([1.0], "w")),
-        r"Parameter\(w, shape \[1\]\) is a parameter of float64, and this session computes in exact",
+        r"Parameter\(w, shape \[1\]\) is of float64, and this session computes in exact",
     ),
     "a number of trials that is none": (lambda s, x: s.certify(x, trials="4"), "'4' trials"),
     "a seed that is none": (lambda s, x: s.certify(x, seed=0.5), "seed 0.5"),

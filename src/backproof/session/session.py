@@ -28,7 +28,7 @@ from backproof.ir.primitive import Value
 from backproof.ir.types import Type
 from backproof.session.leaves import Nat, Parameter, nat_type, natural, naturals
 from backproof.session.operations import OPERATIONS, Operation
-from backproof.session.tape import Gradients, Tape, backward, compile_tape, wanted_values
+from backproof.session.tape import Gradients, Tape, backward, compile_tape, expect_gradients, wanted_values
 
 if TYPE_CHECKING:
     from backproof.session.certify import Certificate
@@ -76,7 +76,7 @@ class Session:
             raise SessionError(f"use takes what param made, not {type(parameter).__name__}")
         if parameter.domain != self.domain.name:
             raise SessionError(
-                f"{parameter!r} is a parameter of {parameter.domain}, and this session computes in {self.domain.name}"
+                f"{parameter!r} is of {parameter.domain}, and this session computes in {self.domain.name}"
             )
         ref = self._leaf(self._real(parameter.value, repr(parameter), copied=False), "real", parameter.name)
         self._parameters[ref.id] = parameter
@@ -279,7 +279,7 @@ class Session:
     def grad(self, gradients: Gradients, ref: Ref) -> Any:
         """One entry of the dense array, as an array."""
         value = self._own(ref).id
-        _expect_gradients(gradients)
+        expect_gradients(gradients)
         if value >= len(gradients):
             raise SessionError(
                 f"%{value} is outside of the gradients, which have {len(gradients)} entries; it was recorded later"
@@ -302,6 +302,18 @@ class Session:
                 f"the entry of %{value} has shape {list(found.shape)}, and the value has {list(ref.shape)}"
             )
         return self.domain.array(found)
+
+    def bounds(self, ref: Ref, gradients: Gradients | None = None) -> tuple[Any, Any]:
+        """How far rounding may move a value, or its gradient: (certainly, likely) at most. Only `bounded` sessions know."""
+        from backproof.engine.bounded import Bounded
+
+        value = self._own(ref).id
+        if not isinstance(self.domain, Bounded):
+            raise SessionError(f"a session in {self.domain.name} carries no bounds; Session('bounded') does")
+        found = self._evaluated(value)[value] if gradients is None else gradients[value]
+        parts = (None, None) if found is None else (found.certain, found.likely)
+        certain, likely = (np.zeros(ref.shape) if part is None else part for part in parts)
+        return certain, likely
 
     # ── forward mode ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -352,7 +364,7 @@ class Session:
     def sgd_step_all(self, learning_rate: float, gradients: Gradients) -> None:
         """p ← p − learning_rate·gradient for every parameter in use. A frozen one stays; one used twice moves twice."""
         D = self.domain
-        _expect_gradients(gradients)
+        expect_gradients(gradients)
         if not isinstance(learning_rate, SupportsFloat) or not math.isfinite(float(learning_rate)):
             raise SessionError(f"a learning rate is a finite number, not {learning_rate!r}")
         for leaf, parameter in self._parameters.items():
@@ -383,13 +395,6 @@ class Session:
         if not len(self._builder):
             raise SessionError("nothing was recorded, so there is nothing to certify")
         last = Ref(self._builder, len(self._builder) - 1) if out is None else self._own(out)
-        given = {i: self._leaves[i] for i, leaf in enumerate(self.graph().leaves) if leaf.type.kind != "real"}
+        kinds = [leaf.type.kind for leaf in self.graph().leaves]
+        given = {i: self.domain.array(self._leaves[i]) for i, kind in enumerate(kinds) if kind != "real"}
         return certify(self.graph(last), integers=given, frozen=self._frozen, trials=trials, seed=seed)
-
-
-def _expect_gradients(given: Any) -> None:
-    if not isinstance(given, list):
-        raise SessionError(f"expected the gradients that a backward pass gave, got {type(given).__name__}")
-    strange = next((entry for entry in given if entry is not None and not hasattr(entry, "shape")), None)
-    if strange is not None:
-        raise SessionError(f"expected the gradients that a backward pass gave, got {type(strange).__name__} among them")

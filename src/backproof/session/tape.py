@@ -47,6 +47,15 @@ Gradients = list[Value | None]
 """One entry per value; None is the zero tensor, not yet written out."""
 
 
+def expect_gradients(given: Any) -> None:
+    """Refuse what no backward pass gave."""
+    if not isinstance(given, list):
+        raise SessionError(f"expected the gradients that a backward pass gave, got {type(given).__name__}")
+    strange = next((entry for entry in given if entry is not None and not hasattr(entry, "shape")), None)
+    if strange is not None:
+        raise SessionError(f"expected the gradients that a backward pass gave, got {type(strange).__name__} among them")
+
+
 def compile_tape(graph: Graph, domain: Domain, values: Sequence[Value], frozen: Collection[int] = ()) -> Tape:
     """The tape of a graph at these values. No gradient goes to frozen leaves, nor to what depends on them alone."""
     wanted = wanted_values(graph, frozen)

@@ -13,6 +13,7 @@ from backproof.ir.build import Builder
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.text import digest, from_json, from_text, to_json, to_text
 from backproof.ir.types import Type
+from backproof.session.certify import certify
 
 KINDS = {"f": "real", "i": "int", "b": "bool"}
 FIRST = list({case.name: case for case in reversed(CASES) if all(x.size for x in case.arrays)}.values())
@@ -43,6 +44,14 @@ def test_reverse_mode_is_the_transpose_of_forward_mode(case: Case):
     pulled = backprop(graph, field, values, seeds)
 
     assert inner((pushed[y], seed) for y, seed in seeds.items()) == inner((dx, pulled[i]) for i, dx in tangents.items())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_every_composition_is_certified(case: Case):
+    found = certify(graph_of(case), trials=1, seed=3)
+
+    assert found.holds, str(found)
+    assert found.error < 1e-9
 
 
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
