@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -127,6 +128,30 @@ def test_a_network_without_units_is_judged(document, side):
     units[side if side in units else next(iter(units))] = []
 
     assert not verify_receipts([as_receipt(document)], bundle=False).holds
+
+
+@pytest.mark.parametrize("document", [DOCUMENTS[1], DOCUMENTS[4]], ids=["classic", "1.0.0"])
+def test_a_small_file_cannot_ask_for_a_large_network(document):
+    document = copy.deepcopy(document)
+    units = document["topology"]["unit_order"]
+    document["topology"]["unit_order"] = {layer: [f"{layer}{k}" for k in range(2000)] for layer in units}
+
+    begin = time.perf_counter()
+    verdict = verify_receipts([as_receipt(document)], bundle=False)
+
+    assert "more edges than" in str([finding.because for finding in verdict.findings])
+    assert time.perf_counter() - begin < 5.0  # four million edges, each looked at, take minutes
+
+
+def test_a_batch_names_at_most_as_many_samples_as_the_format_allows():
+    document = copy.deepcopy(DOCUMENTS[3])
+    document["batch"]["sample_order"] = ["s0"] * 10_001
+
+    (finding, *_) = (
+        f for f in verify_receipts([as_receipt(document)], bundle=False).findings if "more than" in f.because
+    )
+
+    assert (finding.rule, finding.path) == (19, "batch.sample_order")
 
 
 def test_a_batch_without_samples_is_judged():

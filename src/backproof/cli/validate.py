@@ -13,6 +13,8 @@ from backproof.cli.envelope import enveloped, output_flags, print_json, say, wan
 from backproof.errors import printable
 from backproof.receipt.json_text import compact
 
+MOST_LINES = 100  # deviations printed for people
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -40,7 +42,9 @@ def _run(args: argparse.Namespace) -> int:
         print_json({"ok": False, "errors": [deviation.as_json() for deviation in receipt.deviations]})
         return Exit.DOES_NOT_HOLD
     print("schema validation failed\n", file=sys.stderr)
-    for deviation in receipt.deviations:
+    for deviation in receipt.deviations[:MOST_LINES]:
         print(f"  error at {printable(deviation.path) or '(root)'}: {printable(deviation.message)}", file=sys.stderr)
         print(f"    params: {printable(compact(deviation.params))}", file=sys.stderr)
+    if (more := len(receipt.deviations) - MOST_LINES) > 0:
+        print(f"  and {more} more; --json lists all", file=sys.stderr)
     return Exit.DOES_NOT_HOLD

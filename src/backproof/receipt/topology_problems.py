@@ -27,8 +27,8 @@ def two_layer_problems(topology: Topology, said: Mapping[str, Any]) -> list[Prob
         elif size != len(units):
             message = "the declared size is not the number of units"
             problems.append(Problem(f"topology.{layer}_size", message, size, len(units)))
-    every = [unit for layer in LAYERS for unit in topology.units[layer]]
-    twice = sorted({unit for unit in every if every.count(unit) > 1})
+    every = Counter(unit for layer in LAYERS for unit in topology.units[layer])
+    twice = sorted(unit for unit, times in every.items() if times > 1)
     problems += [Problem("topology.unit_order", f"the unit {unit} is named twice", unit) for unit in twice]
     problems += layer_problems(said)
     problems += _identity_problems(topology)
@@ -155,18 +155,18 @@ def _parameter_problems(topology: Topology, parameter: Parameter) -> list[Proble
 def _coverage_problems(topology: Topology) -> list[Problem]:
     problems = []
     for role, (below, above) in WEIGHT_ROLES.items():
-        edges = [(p.from_unit, p.to_unit) for p in topology.parameters if p.role == role]
+        edges = Counter((p.from_unit, p.to_unit) for p in topology.parameters if p.role == role)
         wanted = [(a, b) for a in topology.units[below] for b in topology.units[above]]
         for a, b in wanted:
-            if edges.count((a, b)) != 1:
-                message = f"the edge {a} to {b} has {edges.count((a, b))} weights, not one"
-                problems.append(Problem("topology.parameters", message, edges.count((a, b)), 1))
+            if edges[a, b] != 1:
+                message = f"the edge {a} to {b} has {edges[a, b]} weights, not one"
+                problems.append(Problem("topology.parameters", message, edges[a, b], 1))
     for role, layer in BIAS_ROLES.items():
-        served = [unit for p in topology.parameters if p.role == role for unit in p.applies_to]
+        served = Counter(unit for p in topology.parameters if p.role == role for unit in p.applies_to)
         for unit in topology.units[layer]:
-            if served.count(unit) != 1:
-                message = f"the unit {unit} has {served.count(unit)} biases, not one"
-                problems.append(Problem("topology.parameters", message, served.count(unit), 1))
+            if served[unit] != 1:
+                message = f"the unit {unit} has {served[unit]} biases, not one"
+                problems.append(Problem("topology.parameters", message, served[unit], 1))
     return problems
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from backproof.receipt.formats.receipts import MAZUR_PARAMETERS, MAZUR_UNITS
 from backproof.receipt.topology import LAYERS, LOSSLESS, Parameter, Problem, Topology
 from backproof.receipt.topology_problems import layer_problems, layered_problems, two_layer_problems
+
+MOST_MISSING = 10_000  # edges without a parameter, of which each is named
 
 
 def topology_of(document: Mapping[str, Any]) -> Topology:
@@ -32,7 +35,7 @@ def topology_of(document: Mapping[str, Any]) -> Topology:
         bias_sharing=_text(said.get("bias_sharing")),
         problems=(),
     )
-    return replace(topology, problems=tuple(two_layer_problems(topology, said)))
+    return _told_small(topology) or replace(topology, problems=tuple(two_layer_problems(topology, said)))
 
 
 def is_layered(document: Mapping[str, Any]) -> bool:
@@ -55,7 +58,17 @@ def _layered(said: Mapping[str, Any]) -> Topology:
         problems=(),
         layers=layers or ("",),
     )
-    return replace(topology, problems=tuple(layered_problems(topology, said)))
+    return _told_small(topology) or replace(topology, problems=tuple(layered_problems(topology, said)))
+
+
+def _told_small(topology: Topology) -> Topology | None:
+    """The network without units where a small file declares far more edges than it has parameters for."""
+    edges = sum(len(topology.units[below]) * len(topology.units[above]) for below, above in pairwise(topology.layers))
+    if edges <= 2 * len(topology.parameters) + MOST_MISSING:
+        return None
+    message = "declares more edges than there are parameters for"
+    problem = Problem("topology.unit_order", message, edges, len(topology.parameters))
+    return replace(topology, units=dict.fromkeys(topology.units, ()), problems=(problem,))
 
 
 def _mazur(said: Mapping[str, Any]) -> Topology:

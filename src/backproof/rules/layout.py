@@ -10,6 +10,7 @@ import numpy as np
 
 from backproof.engine.scalar import Wiring
 from backproof.engine.scalar_domain import Positions
+from backproof.receipt.authoring.checks import MOST_SAMPLES
 from backproof.receipt.columns import Path, Shape, Slot
 from backproof.receipt.topology import LOSSLESS, Parameter, Topology
 from backproof.receipt.topology_reading import topology_of
@@ -97,9 +98,9 @@ class Layout:
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
-        """The samples of the batch in their order; empty without a batch."""
+        """The samples of the batch in their order; empty without a batch. More than a batch may have are not judged."""
         order = self.shape.many("batch", "sample_order")
-        return tuple(name for name in order if isinstance(name, str))
+        return tuple(name for name in order[:MOST_SAMPLES] if isinstance(name, str))
 
     @property
     def has_batch(self) -> bool:
@@ -167,7 +168,11 @@ class Layout:
 
     def above(self, unit: str) -> tuple[str, ...]:
         """The units of the layer above a hidden unit."""
-        return next((above for units, above in self.hidden_layers if unit in units), ())
+        return self._above.get(unit, ())
+
+    @cached_property
+    def _above(self) -> dict[str, tuple[str, ...]]:
+        return {unit: above for units, above in reversed(self.hidden_layers) for unit in units}
 
     def contribution(self, key: str, units: tuple[str, ...], above: tuple[str, ...]) -> Positions:
         """The columns of one number of each contribution: (hidden unit, unit above), matched by `from`."""

@@ -166,7 +166,8 @@ def _updates(ledger: Ledger, step: Step) -> Iterator[Equation]:
     which = np.array([place.get(name, -1) for name in names], dtype=np.intp)
     update = step.update if (which < 0).any() else observed_update(ledger, which, step.update)
     yield Equation(updates.of_parameters("update", names=names), update, because, (), names)
-    held = np.array([layout.parameters.index(name) for name in names], dtype=np.intp)
+    order = {name: i for i, name in enumerate(layout.parameters)}
+    held = np.array([order[name] for name in names], dtype=np.intp)
     after = updates.of_parameters("weight_after", names=names)
     yield Equation(after, step.parameters_after[:, held], because, (), names)
     for key, found in step.state_after.items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
+from backproof.receipt.authoring.checks import MOST_SAMPLES
 from backproof.rules.layout import Layout
 from backproof.rules.rule import Keys, Label, Mutation, Rule, Wrong
 
@@ -11,8 +13,10 @@ from backproof.rules.rule import Keys, Label, Mutation, Rule, Wrong
 def labels(layout: Layout) -> Iterator[Label | Keys | Wrong]:
     """sample_order is unique, as long as the batch, and names exactly the samples that are there."""
     shape, order = layout.shape, layout.samples
-    for sample in sorted({sample for sample in order if order.count(sample) > 1}):
+    for sample in sorted(sample for sample, times in Counter(order).items() if times > 1):
         yield Wrong("batch.sample_order", f"names {sample} twice", sample)
+    if len(shape.many("batch", "sample_order")) > MOST_SAMPLES:
+        yield Wrong("batch.sample_order", f"names more than the {MOST_SAMPLES} samples that a batch may have")
     size = shape.get("batch", "size")
     yield Label(("batch", "size"), size, len(order), "the number of samples in sample_order")
     unique = tuple(dict.fromkeys(order))

@@ -19,8 +19,11 @@ LEAST, MOST = 1e-13, 1e7
 def labels(layout: Layout) -> Iterator[Wrong]:
     """Keys that canonical bytes leave out, and keys that they cannot do without."""
     version = layout.shape.get("schema_version")
-    if version in formats.RECEIPT_VERSIONS:
-        yield from _walk(formats.of_version(version), layout.shape.template, ())
+    if version not in formats.RECEIPT_VERSIONS:
+        known = ", ".join(formats.RECEIPT_VERSIONS)
+        yield Wrong("schema_version", f"has no canonical bytes; known are {known}", version)
+        return
+    yield from _walk(formats.of_version(version), layout.shape.template, ())
 
 
 def _walk(kind: Kind, value: Any, path: Path) -> Iterator[Wrong]:
@@ -81,6 +84,7 @@ RULE = Rule(
     mutations=(
         Mutation("a remark that no digest covers", "sgd", "metadata.reviewed_by", 'set:"nobody"'),
         Mutation("the outcome is gone", "sgd", "post_update_loss", "drop"),
+        Mutation("a version that nobody knows", "sgd", "schema_version", 'set:"9.9.9"'),
         Mutation("a number out of range", "sgd", "inputs.x1", "set:1e300"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -53,13 +54,14 @@ def judge_label(rule: int, record: int, claim: Label | Keys | Wrong | Read, cove
 
 def _judge_keys(rule: int, record: int, claim: Keys) -> Iterator[Finding]:
     place = written(claim.path)
+    said, expected = Counter(claim.said), Counter(claim.expected)
     for key in claim.expected:
-        if key not in claim.said:
+        if key not in said:
             yield Finding(rule, record, f"{place}.{key}", f"is missing: {claim.because}", None, key, id=key)
-    for key in dict.fromkeys(claim.said):
-        if key not in claim.expected:
+    for key in said:
+        if key not in expected:
             yield Finding(rule, record, f"{place}.{key}", f"is not expected: {claim.because}", key, None, id=key)
-        elif claim.said.count(key) > claim.expected.count(key):
+        elif said[key] > expected[key]:
             yield Finding(rule, record, f"{place}.{key}", f"is there twice: {claim.because}", key, None, id=key)
 
 
