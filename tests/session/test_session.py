@@ -473,6 +473,9 @@ def test_a_bounded_session_tells_its_bounds_and_no_other_does(rng):
     assert (s.bounds(x)[0] == 0).all()
     with pytest.raises(SessionError, match="float32 carries no bounds"):
         f.bounds(b)
+    for strange, match in (([None], "outside"), ("text", "expected the gradients")):
+        with pytest.raises(SessionError, match=match):
+            s.bounds(y, strange)
 
 
 def test_certify_speaks_of_what_was_recorded():

@@ -278,7 +278,9 @@ class Session:
 
     def grad(self, gradients: Gradients, ref: Ref) -> Any:
         """One entry of the dense array, as an array."""
-        value = self._own(ref).id
+        return self.domain.array(self._entry(gradients, self._own(ref).id))
+
+    def _entry(self, gradients: Gradients, value: int) -> Value:
         expect_gradients(gradients)
         if value >= len(gradients):
             raise SessionError(
@@ -290,18 +292,16 @@ class Session:
             raise SessionError(
                 f"{self.graph().name(value)} was declared requires_grad=False; its gradient was not computed"
             )
-        found = gradients[value]
+        found, shape = gradients[value], self._builder.type_of(value).shape
         if found is None:
             if not wanted_values(self.graph(), self._frozen)[value]:
                 raise SessionError(
                     f"{self.graph().name(value)} depends on nothing that has a gradient; its own was not computed"
                 )
-            found = self.domain.zeros(ref.shape)
-        if tuple(found.shape) != ref.shape:
-            raise SessionError(
-                f"the entry of %{value} has shape {list(found.shape)}, and the value has {list(ref.shape)}"
-            )
-        return self.domain.array(found)
+            found = self.domain.zeros(shape)
+        if tuple(found.shape) != shape:
+            raise SessionError(f"the entry of %{value} has shape {list(found.shape)}, and the value has {list(shape)}")
+        return found
 
     def bounds(self, ref: Ref, gradients: Gradients | None = None) -> tuple[Any, Any]:
         """How far rounding may move a value, or its gradient: (certainly, likely) at most. Only `bounded` sessions know."""
@@ -310,9 +310,8 @@ class Session:
         value = self._own(ref).id
         if not isinstance(self.domain, Bounded):
             raise SessionError(f"a session in {self.domain.name} carries no bounds; Session('bounded') does")
-        found = self._evaluated(value)[value] if gradients is None else gradients[value]
-        parts = (None, None) if found is None else (found.certain, found.likely)
-        certain, likely = (np.zeros(ref.shape) if part is None else part for part in parts)
+        found = self._evaluated(value)[value] if gradients is None else self._entry(gradients, value)
+        certain, likely = (np.zeros(ref.shape) if part is None else part for part in (found.certain, found.likely))
         return certain, likely
 
     # ── forward mode ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -395,6 +394,6 @@ class Session:
         if not len(self._builder):
             raise SessionError("nothing was recorded, so there is nothing to certify")
         last = Ref(self._builder, len(self._builder) - 1) if out is None else self._own(out)
-        kinds = [leaf.type.kind for leaf in self.graph().leaves]
-        given = {i: self.domain.array(self._leaves[i]) for i, kind in enumerate(kinds) if kind != "real"}
-        return certify(self.graph(last), integers=given, frozen=self._frozen, trials=trials, seed=seed)
+        graph, array = self.graph(last), self.domain.array
+        given = {i: array(self._leaves[i]) for i, leaf in enumerate(graph.leaves) if leaf.type.kind != "real"}
+        return certify(graph, integers=given, frozen=self._frozen, trials=trials, seed=seed)
