@@ -191,7 +191,7 @@ def test_unknown_names_are_refused_with_those_that_exist() -> None:
 
 def test_what_fails_inside_an_atomic_block_leaves_nothing() -> None:
     builder = Builder()
-    x = builder.leaf(real(2))
+    x, before = builder.leaf(real(2)), builder.constant(value=2.0, shape=())
 
     def fail_halfway() -> None:
         with builder.atomic():
@@ -199,8 +199,9 @@ def test_what_fails_inside_an_atomic_block_leaves_nothing() -> None:
 
     with pytest.raises(GraphError):
         fail_halfway()
-    assert len(builder) == 1
-    assert builder.constant(value=1.0, shape=()).id == 1
+    assert len(builder) == 2
+    assert builder.constant(value=2.0, shape=()).id == before.id
+    assert builder.constant(value=1.0, shape=()).id == 2
 
 
 def test_a_graph_can_be_put_into_another() -> None:

@@ -93,12 +93,13 @@ class Builder:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """All that is added inside is added, or, on an error, nothing."""
-        nodes, leaves, constants = len(self._nodes), len(self._leaves), dict(self._constants)
+        nodes, leaves = len(self._nodes), len(self._leaves)
         try:
             yield
         except BaseException:
             del self._nodes[nodes:], self._leaves[leaves:], self._types[nodes + leaves :]
-            self._constants = constants
+            while self._constants and next(reversed(self._constants.values())) >= nodes + leaves:
+                self._constants.popitem()
             raise
 
     def include(self, graph: Graph, inputs: Sequence[Ref]) -> list[Ref]:
