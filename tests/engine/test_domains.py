@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -165,8 +166,13 @@ def test_the_exact_domain_refuses_what_has_no_value() -> None:
             D.value(number, real())
 
 
-@pytest.mark.parametrize("fractions", [False, True])
-def test_large_exact_products_agree_with_small_ones(fractions: bool) -> None:
+@pytest.mark.parametrize("flint", [True, False], ids=["python-flint", "without"])
+@pytest.mark.parametrize("fractions", [False, True], ids=["whole", "fractions"])
+def test_large_exact_products_agree_with_small_ones(
+    fractions: bool, flint: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not flint:
+        monkeypatch.setitem(sys.modules, "flint", None)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-9, 10, (20, 20)).astype(object) for _ in range(2))
     if fractions:
