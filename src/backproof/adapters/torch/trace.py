@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -63,7 +63,7 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
         stack = ExitStack()
         self._stepped = 0
         with torch.no_grad():
-            self._parameters_as("w_before", watch, lambda p: p)
+            self._parameters_as("w_before", watch)
             self._state_as("opt_before", watch)
         for parameter in self.model.parameters():
             if parameter.requires_grad:
@@ -83,9 +83,9 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
         if kind is not None:
             return  # a step that failed is no step
         if not self._stepped:
-            self._parameters_as("grad_scaled", watch, lambda p: p.grad)
-        self._state_as("opt_after", watch)
-        self._parameters_as("w_after", watch, lambda p: p)
+            self._scaled(watch)
+        self._state_as("opt_after", watch, last=True)
+        self._parameters_as("w_after", watch, last=True)
         self._finish(watch)
         self.index += 1
 
@@ -99,23 +99,27 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
         self._stepped += 1
         if self._stepped > 1:
             raise UsageError("trace: the optimizer has stepped twice within one `with`; each step needs its own")
-        self._parameters_as("grad_scaled", watch, lambda p: p.grad)
+        self._scaled(watch)
 
-    def _parameters_as(self, phase: str, watch: Watch, what: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
+    def _scaled(self, watch: Watch) -> None:
         for parameter in self.model.parameters():
             probe, name = self._parameters[id(parameter)]
-            found = what(parameter)
-            if found is not None:
-                watch.keep(probe, phase, found, name)
+            if parameter.grad is not None:
+                watch.keep_scaled(probe, parameter.grad, name)
 
-    def _state_as(self, phase: str, watch: Watch) -> None:
+    def _parameters_as(self, phase: str, watch: Watch, *, last: bool = False) -> None:
+        for parameter in self.model.parameters():
+            probe, name = self._parameters[id(parameter)]
+            watch.keep(probe, phase, parameter, name, last=last)
+
+    def _state_as(self, phase: str, watch: Watch, *, last: bool = False) -> None:
         """The optimizer's state: tensors as they are, numbers as float64."""
         for parameter, state in self.optimizer.state.items() if self.optimizer is not None else ():
             probe, name = self._parameters.get(id(parameter), ("", ""))
             for key, item in state.items() if probe else ():
                 if isinstance(item, (torch.Tensor, int, float)) and not isinstance(item, bool):
                     value = item if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
-                    watch.keep(probe, phase, value, f"{name}.{key}")
+                    watch.keep(probe, phase, value, f"{name}.{key}", last=last)
 
     # ── what is told of it ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -62,14 +62,15 @@ class Watch(TorchFunctionMode):
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def keep(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str = "") -> None:
-        """Copy a tensor, or as much of it as is wanted."""
+    def keep(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str = "", *, last: bool = False) -> None:
+        """Copy a tensor, or as much of it as is wanted; what is the `last` of a step is written before it can change."""
         if self.wanted and probe not in self.wanted:
             return
         rows = self.samples is not None and not parameter and tensor.dim() > 0 and tensor.shape[0] == self.batch
         with torch.no_grad(), torch._C.DisableTorchFunction():  # noqa: SLF001 # torch's own way to leave a mode
             found = tensor.detach()[: self.samples] if rows else tensor.detach()
-            self.seen.append(Seen(probe, phase, found.clone(memory_format=torch.contiguous_format), parameter, rows))
+            found = found.contiguous() if last else found.clone(memory_format=torch.contiguous_format)
+            self.seen.append(Seen(probe, phase, found, parameter, rows))
 
     def keep_latest(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str) -> None:
         """As `keep`, in the place of what was kept before it: of what grows, the last counts."""
@@ -78,14 +79,20 @@ class Watch(TorchFunctionMode):
         if before < len(self.seen) - 1:
             self.seen[before] = self.seen.pop()
 
+    def keep_scaled(self, probe: str, gradient: torch.Tensor, parameter: str) -> None:
+        """A gradient as the optimizer gets it: where nothing has changed it, what was copied when it came."""
+        at = self._latest.get((probe, "grad_raw", parameter))
+        raw = None if at is None or (self.wanted and probe not in self.wanted) else self.seen[at].tensor
+        if raw is not None and raw.dtype == gradient.dtype and torch.equal(raw, gradient):
+            self.seen.append(Seen(probe, "grad_scaled", raw, parameter))
+        else:
+            self.keep(probe, "grad_scaled", gradient, parameter)
+
     def handled(self) -> bool:
         """Whether a gradient was changed between the backward pass and the optimizer: clipped, unscaled, or otherwise."""
         raw = {(seen.probe, seen.parameter): seen.tensor for seen in self.seen if seen.phase == "grad_raw"}
-        return any(
-            not torch.equal(seen.tensor, raw.get((seen.probe, seen.parameter), seen.tensor))
-            for seen in self.seen
-            if seen.phase == "grad_scaled"
-        )
+        scaled = [seen for seen in self.seen if seen.phase == "grad_scaled" and (seen.probe, seen.parameter) in raw]
+        return any(raw[seen.probe, seen.parameter] is not seen.tensor for seen in scaled)
 
     def made(self, probe: str, tensor: torch.Tensor) -> None:
         """A place has written this tensor: keep it, and its gradient when that comes."""
