@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.domain import Domain
-from backproof.engine.doubt import any_doubt, doubt_of
+from backproof.engine.doubt import any_doubt, astray, doubt_of
 from backproof.engine.sums import SLACK, magnitude_of, never_nan, of_product, of_total, own, weighted_growth
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive
@@ -51,8 +51,14 @@ class Bound:
 class Bounded(Domain):
     """float64 values with bounds for a computing format and a format in which sums are accumulated."""
 
-    def __init__(self, computing: str = "float32", accumulation: str | None = None, *, doubting: bool = True) -> None:
-        """Without doubting, decisions are taken to have been made as they are here."""
+    def __init__(
+        self, computing: str = "float32", accumulation: str | None = None, *, doubting: bool = True, brief: bool = False
+    ) -> None:
+        """Without doubting, decisions are taken to have been made as they are here.
+
+        Briefly, both bounds are the likely one: what is within it holds, and of anything else nothing is said.
+        """
+        self.brief = brief
         self.doubting, self.doubts, self.margin = doubting, 0, 0.0
         self.computing = format_named(computing)
         self.accumulation = format_named(accumulation or ("float32" if computing == "tf32" else computing))
@@ -180,19 +186,22 @@ class Bounded(Domain):
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
             under, top = n * self.accumulation.underflow, float(np.max(magnitude, initial=0.0))
 
-            def of(factor: float) -> Error:
+            def of(_: list[Error], factor: float) -> Error:
                 error = (factor + operands) * magnitude
                 error += under
                 if top * (1 + factor) <= self.storage.largest:  # not so if any is not a number
                     return error
                 return np.where(magnitude * (1 + factor) <= self.storage.largest, error, math.inf)
 
-            return Bound(y, of(float(gamma(n, unit))), of(float(likely(n, unit))))
-        return Bound(
-            y,
-            bound_of([given.certain for given in x], float(gamma(n, unit))),
-            bound_of([given.likely for given in x], float(likely(n, unit))),
-        )
+            return self._pair(y, of, n, unit, x)
+        return self._pair(y, bound_of, n, unit, x)
+
+    def _pair(self, y: Any, bound_of: Any, n: int, unit: float, x: tuple[Bound, ...]) -> Bound:
+        """A result of sums with both bounds, each from the operands' own and a factor for n roundings."""
+        nearer = bound_of([given.likely for given in x], float(likely(n, unit)))
+        if self.brief:
+            return Bound(y, nearer, nearer)
+        return Bound(y, bound_of([given.certain for given in x], float(gamma(n, unit))), nearer)
 
     def _unless_overflow(self, error: Any, run: Any, sizes: list[Any], terms: int, growth: float) -> Any:
         """The error, but infinite where a partial sum may overflow in some order."""
@@ -212,6 +221,8 @@ class Bounded(Domain):
         self.doubts += int(np.count_nonzero(certain))
         if len(values) == 2 and values[0].dtype.kind == "f":
             self.margin = max(self.margin, float(np.max(abs(values[0] - values[1])[certain])))
+        if all(given.likely is given.certain for given in x):
+            return Bound(y, certain, certain)
         return Bound(y, certain, doubt_of(primitive.name, values, [given.likely for given in x], y, params))
 
     # ── primitives with an analysis of their own ────────────────────────────────────────────────────────────────────
@@ -290,11 +301,13 @@ class Bounded(Domain):
             fresh = logarithm + unit * (abs(y) + off + logarithm) + 2 * self.storage.underflow
             return np.where(np.isinf(y) & (off == 0), 0.0, never_nan(off + fresh))
 
-        (only,) = x
-        summing = own(self.accumulation)
-        certain = terms_of(only.certain)
-        nearer = certain if only.likely is only.certain else terms_of(only.likely)
-        return Bound(y, bound(*certain, float(gamma(n, summing))), bound(*nearer, float(likely(n, summing))))
+        (only,), summing = x, own(self.accumulation)
+        nearer = terms_of(only.likely)
+        least = bound(*nearer, float(likely(n, summing)))
+        if self.brief:
+            return Bound(y, least, least)
+        certain = nearer if only.likely is only.certain else terms_of(only.certain)
+        return Bound(y, bound(*certain, float(gamma(n, summing))), least)
 
     def _scatter(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
         index, updates = values
@@ -319,15 +332,12 @@ class Bounded(Domain):
             found = run(factor * grown if e is None else e + factor * grown) + (n + moved) * self.accumulation.underflow
             if doubt is not None:
                 # What is in doubt may be missing from where it is, and turn up anywhere along the axis.
-                found = found + (1 + factor) * _astray(primitive.name, index, doubt, grown, params["axis"])
+                found = found + (1 + factor) * astray(primitive.name, index, doubt, grown, params["axis"])
             found = self._unless_overflow(never_nan(found), run, [grown], n + moved + 1, 1 + factor)
             return found if self.accumulation is self.storage else self._rounded(y, found, 1.0)
 
-        return Bound(
-            y,
-            bound([given.certain for given in x], gamma),
-            bound([given.likely for given in x], likely),
-        )
+        least = bound([given.likely for given in x], likely)
+        return Bound(y, least if self.brief else bound([given.certain for given in x], gamma), least)
 
     _scatter_add = _scatter
     _scatter_along = _scatter
@@ -388,13 +398,3 @@ def _representable(y: Any, fmt: Format) -> bool:
 def _nothing(value: Any) -> Any:
     """The error of what is exact, in the shape of its value: 0, or no doubt."""
     return np.zeros(value.shape, dtype=np.float64 if value.dtype.kind == "f" else np.bool_)
-
-
-def _astray(name: str, index: Any, doubt: Any, sizes: Any, axis: int) -> Any:
-    """The sum, along the axis that is indexed, of what may be written elsewhere."""
-    if name == "scatter_along":
-        return np.sum(np.where(doubt, sizes, 0.0), axis=axis, keepdims=True)
-    trail = sizes.ndim - axis - index.ndim
-    unsure = doubt.reshape((1,) * axis + index.shape + (1,) * trail)
-    places = tuple(range(axis, axis + index.ndim))
-    return np.expand_dims(np.sum(np.where(unsure, sizes, 0.0), axis=places), axis)

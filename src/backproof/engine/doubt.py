@@ -74,3 +74,13 @@ def _order(values: Values, errors: list[Error], y: Any, params: Any) -> Any:
 
 
 _DOUBTS: dict[str, Callable[..., Any]] = {"argmax": _argmax, "pool_argmax": _pool, "argsort": _order, "topk": _order}
+
+
+def astray(name: str, index: Any, doubt: Any, sizes: Any, axis: int) -> Any:
+    """The sum, along the axis that is indexed, of what may be written elsewhere."""
+    if name == "scatter_along":
+        return np.sum(np.where(doubt, sizes, 0.0), axis=axis, keepdims=True)
+    trail = sizes.ndim - axis - index.ndim
+    unsure = doubt.reshape((1,) * axis + index.shape + (1,) * trail)
+    places = tuple(range(axis, axis + index.ndim))
+    return np.expand_dims(np.sum(np.where(unsure, sizes, 0.0), axis=places), axis)

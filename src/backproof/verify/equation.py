@@ -143,7 +143,10 @@ def added(parts: Sequence[Bound], storage: Format) -> Bound:
         size = sum(abs(part.value) + e for part, e in zip(parts, known, strict=True))
         return sum(known) + factor * size + n * storage.underflow
 
-    return Bound(value, error("certain", float(gamma(n, unit))), error("likely", float(likely(n, unit))))
+    most, least = float(gamma(n, unit)), float(likely(n, unit))
+    nearer = error("likely", least)
+    same = most == least and all(part.certain is part.likely for part in parts)
+    return Bound(value, nearer if same else error("certain", most), nearer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,8 @@ def measured(claimed: Any, derived: Bound) -> Measured:
     """The largest errors of a claim of reals."""
     y = derived.value
     shape = y.shape
-    claims, values, certain, near = (_flat(a, shape) for a in (claimed, y, derived.certain, derived.likely))
+    claims, values, certain = (_flat(a, shape) for a in (claimed, y, derived.certain))
+    near = certain if derived.likely is derived.certain else _flat(derived.likely, shape)
     worst = likely = norm = lean = 0.0
     at = 0
     with np.errstate(all="ignore"):
@@ -207,7 +211,7 @@ def measured(claimed: Any, derived: Bound) -> Measured:
             found, where = _largest(gap, certain, part)
             if found > worst or begin == 0:
                 worst, at = found, begin + where
-            likely = max(likely, _largest(gap, near, part)[0])
+            likely = max(likely, found if near is certain else _largest(gap, near, part)[0])
             norm += float(np.einsum("i,i->", v, v))  # a product by BLAS would wake its threads for every block
             lean += float(np.einsum("i,i->", off, v))
     place = tuple(int(i) for i in np.unravel_index(at, shape)) if values.size else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,9 @@ class Followed:
         return decided or self.D.doubts > 0
 
 
-def followed(origin: Origin) -> Followed:
+def followed(origin: Origin, *, brief: bool) -> Followed:
     """A contribution whose derivation begins."""
-    D = Bounded(*origin.form)
+    D = Bounded(*origin.form, brief=brief)
     slabs, output = origin.evaluation(D)
     return Followed(origin, D, slabs, output)
 
@@ -63,34 +64,71 @@ def judged_piecewise(
 ) -> tuple[Judgement, bool]:
     """A claim of reals against a sum of contributions; and whether a decision in one of them is in doubt.
 
-    `some` says which slabs are looked at, of how many.
+    `some` says which slabs are looked at, of how many. What is within its likely bound holds, and needs no other; a slab that is not is
+    looked at again, with both.
     """
-    parts = [
-        followed(origin) if part is None and origin is not None else part
-        for part, origin in zip(total.parts, total.origins, strict=True)
-    ]
-    open_ = [part for part in parts if isinstance(part, Followed)]
-    if len(parts) == 1 and open_ and open_[0].is_there(claimed):
+    brief = _Sum(total, dtype, brief=True)
+    if brief.is_there(claimed):
         return Measured(0.0, 0.0, 0.0, 0.0, (), (0.0, 0.0, 0.0)).judgement(), False
-    axis = _axis(open_, np.ndim(claimed), np.size(claimed))
+    full = cache(lambda: _Sum(total, dtype, brief=False))
+    axis = _axis(brief.open, np.ndim(claimed), np.size(claimed))
     if axis is None:
-        whole = [_whole(part) if isinstance(part, Followed) else part for part in parts if part is not None]
-        found = measured(claimed, settled(whole, dtype))
+        found = brief.measured(claimed)
+        found = found if found.likely <= 1 else full().measured(claimed)
     else:
-        cuts = [(part, part.plan(axis)) for part in open_]
-        cut = [(part, plan) for part, plan in cuts if plan is not None]
-        dense = [part for part in parts if isinstance(part, Bound)]
-        dense += [_whole(part) for part, plan in cuts if plan is None]
+        cuts = brief.cut(axis)
         place = (slice(None),) * axis
 
         def judge(slabs: list[Any], begin: int, end: int) -> Any:
-            made = [part.origin.rounded(part.D, slab) for (part, _), slab in zip(cut, slabs, strict=True)]
-            made += [part_of(part, axis, begin, end) for part in dense]
-            claim = claimed[(*place, slice(begin, end))]
-            return measured(np.ascontiguousarray(claim), settled(made, dtype)).moved(axis, begin)
+            claim = np.ascontiguousarray(claimed[(*place, slice(begin, end))])
+            near = brief.slab_measured(claim, slabs, begin, end)
+            if not near.likely <= 1:
+                slabs = [part.slab(plan, begin, end) for part, plan in full().cut(axis)]
+                near = full().slab_measured(claim, slabs, begin, end)
+            return near.moved(axis, begin)
 
-        found = together(in_slabs([(part.slabs, plan) for part, plan in cut], judge, some))
-    return found.judgement(), any(part.doubtful for part in open_)
+        found = together(in_slabs(cuts, judge, some))
+    sums = [brief, full()] if full.cache_info().currsize else [brief]
+    return found.judgement(), any(part.doubtful for each in sums for part in each.open)
+
+
+class _Sum:
+    """The contributions to a value, each known or derived when it is wanted."""
+
+    def __init__(self, total: Total, dtype: str, *, brief: bool) -> None:
+        self.dtype, self.axis = dtype, 0
+        pairs = zip(total.parts, total.origins, strict=True)
+        self.parts = [
+            followed(origin, brief=brief) if part is None and origin is not None else part for part, origin in pairs
+        ]
+        self.open = [part for part in self.parts if isinstance(part, Followed)]
+        self._cut: list[tuple[Followed, Plan]] = []
+        self._dense: list[Bound] = []
+
+    def is_there(self, claimed: Any) -> bool:
+        """Whether it is only something recorded, in the memory where the claim is."""
+        return len(self.parts) == 1 and len(self.open) == 1 and self.open[0].is_there(claimed)
+
+    def measured(self, claimed: Any) -> Measured:
+        """A claim against all of it."""
+        whole = [_whole(part) if isinstance(part, Followed) else part for part in self.parts if part is not None]
+        return measured(claimed, settled(whole, self.dtype))
+
+    def cut(self, axis: int) -> list[tuple[Slabs, Plan]]:
+        """What is derived a slab at a time along an axis; the rest is made."""
+        if not self._cut:
+            cuts = [(part, part.plan(axis)) for part in self.open]
+            self._dense = [part for part in self.parts if isinstance(part, Bound)]
+            self._dense += [_whole(part) for part, plan in cuts if plan is None]
+            self._cut = [(part, plan) for part, plan in cuts if plan is not None]
+            self.axis = axis
+        return [(part.slabs, plan) for part, plan in self._cut]
+
+    def slab_measured(self, claimed: Any, slabs: Sequence[Bound], begin: int, end: int) -> Measured:
+        """A slab of a claim."""
+        made = [part.origin.rounded(part.D, slab) for (part, _), slab in zip(self._cut, slabs, strict=True)]
+        made += [part_of(part, self.axis, begin, end) for part in self._dense]
+        return measured(claimed, settled(made, self.dtype))
 
 
 def _whole(part: Followed) -> Bound:
