@@ -1,5 +1,8 @@
 """The session: what it records, what it refuses, and that it trains."""
 
+import inspect
+import pydoc
+
 import array_api_compat.torch
 import numpy as np
 import pytest
@@ -319,10 +322,13 @@ def test_a_wrong_shape_is_refused_and_nothing_is_recorded(wrong, match):
     assert len(s.graph()) == before
 
 
-def test_a_session_and_a_parameter_say_what_they_are():
+def test_a_session_a_parameter_and_an_operation_say_what_they_are():
     s, *_ = recorded()
+    stride = inspect.signature(s.conv2d).parameters["stride"]
 
     assert repr(s) == "Session(float64: 2 leaves, 1 operations)"
+    assert (s.conv2d.__name__, stride.default) == ("conv2d", 1)
+    assert "one sample or a batch" in pydoc.render_doc(s.conv2d)
     assert repr(s.param(np.ones((2, 3)), "w")) == "Parameter(w, shape [2, 3])"
 
 

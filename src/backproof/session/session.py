@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsFloat
 from weakref import WeakSet
 
@@ -181,7 +180,7 @@ class Session:
             raise AttributeError(name)
         if name not in OPERATIONS:
             raise AttributeError(f"a session has no operation {name!r}; dir(session) lists them")
-        return partial(self._record, OPERATIONS[name])
+        return OPERATIONS[name].method(self._record)
 
     def _record(self, operation: Operation, /, *given: Any, **params: Any) -> Ref:
         """An operation, recorded whole or, on an error, not at all."""
