@@ -260,6 +260,20 @@ def test_a_wrong_float_kernel_is_found_by_equality_with_integers(monkeypatch):
     assert "dot_general" in found.refusals[0].place
 
 
+def test_a_sum_of_gradients_that_is_wrong_in_floats_alone_is_found_by_equality_with_integers():
+    def off_in_floats(tape, gradients):
+        found = run_backward(tape, gradients)
+        if found[1].dtype == np.float64:
+            found[1] = np.nextafter(found[1], np.inf)  # by the smallest amount there is
+        return found
+
+    found = certify(network(), seed=1, loop=off_in_floats)
+
+    assert [(refusal.check, refusal.place) for refusal in found.refusals] == [
+        ("float64 = integers, backward", "%1 leaf (w1)")
+    ]
+
+
 def test_what_cannot_be_checked_in_integers_is_said():
     b = Builder()
     x = b.leaf(real(3), "x")
