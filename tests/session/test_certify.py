@@ -7,6 +7,7 @@ import pytest
 
 from backproof.engine.domain import float64
 from backproof.engine.evaluate import evaluate
+from backproof.engine.field import P
 from backproof.errors import SessionError
 from backproof.ir.backprop import backprop
 from backproof.ir.build import Builder
@@ -62,6 +63,18 @@ def test_an_honest_node_of_many_inputs_is_certified():
     found = certify(graph, seed=1, loop=leaving_out)
 
     assert {refusal.place for refusal in found.refusals} == {"%3 leaf (part4)"}
+
+
+def test_the_chance_of_error_follows_from_the_degree_and_the_symbols():
+    b = Builder()
+    x = b.leaf(real(5), "x")
+    cube = certify(b.graph(b.sum(x * x * x, axes=(0,))), trials=1)
+    symbols = certify(b.graph(b.sum(b.exp(x), axes=(0,))), trials=2)
+
+    # dx·x·x and the seed, and no symbol; then dx·exp(x) and the seed, where the arguments of 5 symbols may be equal by accident.
+    assert (cube.degree, cube.symbols, cube.error) == (4, 0, pytest.approx(4 / P))
+    assert (symbols.degree, symbols.symbols) == (3, 5)
+    assert symbols.error == pytest.approx((3 * (1 + 5**2 / 2) / P) ** 2)
 
 
 def test_the_report_can_be_repeated_from_its_seed():

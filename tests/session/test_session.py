@@ -436,6 +436,21 @@ def test_sgd_moves_every_parameter_but_the_frozen_and_twice_what_is_used_twice()
     assert twice.value == pytest.approx(1 - 2 * 0.1 * 6)
 
 
+def test_a_parameter_takes_what_it_is_given():
+    s = Session("float32")
+    w = s.param([1.0, 2.0], "w")
+    w.value = [3, 4]
+    leaf = s.use(w)
+    s.sgd_step_all(0.5, s.backward_dense_all(s.mul(leaf, leaf), [1, 1]))
+
+    assert s.value(leaf).tolist() == [3, 4]
+    assert (w.value.dtype, w.value.tolist()) == (np.float32, [0, 0])
+    w.value = "text"
+    s.reset_tape()
+    with pytest.raises(SessionError, match="w: cannot read"):
+        s.use(w)
+
+
 def test_sgd_refuses_gradients_that_do_not_fit():
     s = Session()
     s.use(s.param([1.0, 2.0]))

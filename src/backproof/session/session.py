@@ -77,7 +77,8 @@ class Session:
             raise SessionError(
                 f"{parameter!r} is of {parameter.domain}, and this session computes in {self.domain.name}"
             )
-        ref = self._leaf(self._real(parameter.value, repr(parameter), copied=False), "real", parameter.name)
+        parameter.value = self._real(parameter.value, parameter.name or "the parameter", copied=False)
+        ref = self._leaf(parameter.value, "real", parameter.name)
         self._parameters[ref.id] = parameter
         if not parameter.requires_grad:
             self._frozen.add(ref.id)
