@@ -14,6 +14,7 @@ from backproof.ir.tensor import Tensor
 from backproof.ir.types import integer, real
 
 INF = float("inf")
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def leaf(D: Any, numbers: Any, error: Any = None) -> Bound:
@@ -39,18 +40,37 @@ def test_a_product_that_underflows_on_the_way_is_off_by_what_follows() -> None:
     assert abs(float(honest) - found.value) <= found.certain
 
 
-def test_a_mask_of_infinities_keeps_its_bounds() -> None:
-    """Scores masked by −∞, shifted by their maximum and exponentiated: exactly 0, whatever the other scores' errors are."""
+@pytest.mark.parametrize("masked", [-INF, -LARGEST], ids=["infinity", "the lowest number"])
+def test_a_mask_keeps_its_bounds(masked: float) -> None:
+    """Masked scores, shifted by their maximum and exponentiated: exactly 0, whatever the other scores' errors are."""
     D = bounded("float32")
     scores = leaf(D, [[1.0, 2.0, 3.0]], 1e-6)
-    mask = D.constant(value=Tensor.of(np.array([[0.0, 0.0, -INF]])), shape=(1, 3))
+    mask = D.constant(value=Tensor.of(np.array([[0.0, 0.0, masked]])), shape=(1, 3))
     masked = D.add(scores, mask)
     shifted = D.sub(masked, D.broadcast(D.max(masked, axes=(1,)), shape=(1, 3), axes=(0,)))
     weights = D.exp(shifted)
     assert np.isfinite(weights.certain).all()
     assert weights.value[0, 2] == 0
+    assert weights.certain.max() < 1e-5
     assert weights.certain[0, 2] < 1e-30
     assert np.isfinite(D.logsumexp(masked, axes=(1,)).certain).all()
+
+
+@pytest.mark.parametrize("error", [1e-9, 0.3, 0.999, 1.001, 5.0, 600.0])
+@pytest.mark.parametrize("x", [-1e4, -600.0, -3.0, 0.0, 4.0])
+def test_an_exponential_is_bounded_at_both_ends_of_its_argument(x: float, error: float) -> None:
+    bound = bounded("float64").exp(leaf(bounded("float64"), [x], error))
+    with np.errstate(over="ignore"):
+        for end in (np.exp(x - error), np.exp(x + error)):
+            assert abs(end - np.exp(x)) <= bound.certain[0] * (1 + 1e-12)
+
+
+def test_what_is_beyond_a_format_is_an_infinity_in_it() -> None:
+    D = bounded("float32")
+    found = D.cast(leaf(D, [-1e300, 1.0, LARGEST]), to="float32")
+    assert found.value.tolist() == [-INF, 1.0, LARGEST]
+    assert found.certain[0] == 0
+    assert D.cast(leaf(D, [-1e300], 1e-3), to="float32").certain[0] == INF
 
 
 def test_the_logarithm_of_a_zero_in_doubt_has_no_bound() -> None:
@@ -150,3 +170,15 @@ def test_small_whole_numbers_are_added_without_rounding() -> None:
     assert D.sum(leaf(D, [1.0, 0.5]), axes=(0,)).certain > 0
     ones = leaf(D, np.ones((4, 4)))
     assert D.dot_general(ones, ones, contract=((1,), (0,)), batch=((), ())).certain is None
+
+
+def test_a_number_that_cannot_be_the_largest_has_no_part_in_its_error() -> None:
+    D = bounded("float32")
+    x = leaf(D, [[1.0, 2.0, -LARGEST]], np.array([[1e-6, 1e-7, 2e31]]))
+    assert D.max(x, axes=(1,)).certain[0] == pytest.approx(1e-7, rel=1e-5)
+    near = leaf(D, [[1.0, 1.0 - 1e-7]], np.array([[1e-8, 3e-6]]))
+    assert D.max(near, axes=(1,)).certain[0] == pytest.approx(2.9e-6, rel=1e-5)
+    assert D.min(near, axes=(1,)).certain[0] == pytest.approx(3e-6, rel=1e-5)
+    same = leaf(D, [[-INF, -INF]], 0.0)
+    assert D.max(same, axes=(1,)).certain[0] == 0
+    assert D.max(leaf(D, [[7.0, 7.0]], 1e-20), axes=(1,)).certain[0] == pytest.approx(1e-20, rel=1e-5)

@@ -10,41 +10,36 @@ Truth values and indices carry *doubt* instead: where an honest execution may ha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backproof.engine.arrays import NumPyKernels
+from backproof.engine.bound import Bound, Error
 from backproof.engine.domain import Domain
-from backproof.engine.doubt import any_doubt, astray, doubt_of
-from backproof.engine.sums import SLACK, magnitude_of, never_nan, of_product, of_total, own, weighted_growth
+from backproof.engine.doubt import any_doubt, astray, doubt_of, if_any, unsure_whole
+from backproof.engine.sums import (
+    SLACK,
+    are_whole,
+    magnitude_of,
+    never_nan,
+    nothing,
+    of_product,
+    of_total,
+    own,
+    representable,
+    weighted_growth,
+)
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive
 from backproof.ir.primitives.elementwise import EXP_ULPS, LOG_ULPS
 from backproof.ir.rounding import Decides, Moves, Rounds, Special, Sums
-from backproof.ir.types import Shape, Type
+from backproof.ir.types import Type
 from backproof.numerics import FORMATS, Format, format_named, gamma, likely
 
-Reals = NDArray[np.float64]
-Error = Any  # an array of bounds (or of doubts, for what is not real), or None for exact
+__all__ = ["Bound", "Bounded"]
 
 _KERNELS = NumPyKernels("float64")
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A value with its two bounds."""
-
-    value: Any
-    certain: Error = None
-    likely: Error = None
-
-    @property
-    def shape(self) -> Shape:
-        """The value's shape."""
-        return tuple(self.value.shape)
 
 
 @final
@@ -82,6 +77,8 @@ class Bounded(Domain):
             if isinstance(primitive.rounding, Special):
                 return getattr(self, f"_{primitive.name}")(primitive, x, values, **params)
             y = primitive.forward(_KERNELS, *values, **params)
+            if primitive.name == "exp":
+                x = (x[0].as_exponent(),)
             match primitive.rounding:
                 case Moves():
                     return self._moved(primitive, x, values, y, params)
@@ -101,8 +98,13 @@ class Bounded(Domain):
             return certain, certain
         return certain, bound_of([given.likely for given in x])
 
-    def _rounded(self, y: Any, error: Error, ulps: float, fmt: Format | None = None) -> Error:
-        """A bound once the result is rounded; infinite where it may overflow, and 0 at a certain ±∞, which is exact."""
+    def _rounded(
+        self, y: Any, error: Error, ulps: float, fmt: Format | None = None, finite: list[Error] | None = None
+    ) -> Error:
+        """A bound once the result is rounded; infinite where it may overflow, and 0 at a certain ±∞, which is exact.
+
+        What bounds a result that does not overflow is added to `finite`.
+        """
         fmt = fmt or self.storage
         size = abs(y) if error is None else abs(y) + error
         total = size * (ulps * own(fmt))
@@ -111,10 +113,14 @@ class Bounded(Domain):
             total += error
         if float(np.max(size, initial=0.0)) <= fmt.largest:  # not so if any is not a number
             return total
+        if finite is not None:
+            finite.append(total)
         sure = np.isinf(y) if error is None else np.isinf(y) & np.isfinite(error)
         return np.where(size <= fmt.largest, total, np.where(sure, 0.0, math.inf))
 
     def _elementwise(self, rounding: Rounds, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any) -> Bound:
+        finite: list[Error] = []
+
         def bound_of(errors: list[Error]) -> Error:
             spread = None
             if any(error is not None for error in errors):
@@ -125,9 +131,9 @@ class Bounded(Domain):
                     spread = np.where(sum(known) == 0, 0.0, np.where(np.isinf(y) & np.isfinite(spread), 0.0, spread))
             if rounding.absolute and self.storage.precision < FORMATS["float64"].precision:
                 spread = (0.0 if spread is None else spread) + np.full(y.shape, rounding.absolute * self.storage.unit)
-            return self._rounded(y, spread, rounding.ulps) if rounding.ulps else spread
+            return self._rounded(y, spread, rounding.ulps, finite=finite) if rounding.ulps else spread
 
-        return Bound(y, *self._both(x, bound_of))
+        return Bound(y, *self._both(x, bound_of), (finite[0], finite[-1]) if finite else None)
 
     def _moved(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any, params: Any) -> Bound:
         read = primitive.name.startswith("gather")
@@ -137,7 +143,7 @@ class Bounded(Domain):
                 return None
             if read:
                 return self._read(primitive, values, errors, y, **params)
-            carried = [_nothing(v) if e is None else e for e, v in zip(errors, values, strict=True)]
+            carried = [nothing(v) if e is None else e for e, v in zip(errors, values, strict=True)]
             return primitive.forward(_KERNELS, *carried, **params)
 
         return Bound(y, *self._both(x, bound_of))
@@ -145,7 +151,7 @@ class Bounded(Domain):
     def _read(self, primitive: Primitive, values: tuple[Any, ...], errors: list[Error], y: Any, axis: int) -> Error:
         """What is read by index; where the index is in doubt, it may be any element along the axis, or nothing."""
         (source, index), (error, doubt) = values, errors
-        error = _nothing(source) if error is None else error
+        error = nothing(source) if error is None else error
         carried = primitive.forward(_KERNELS, error, index, axis=axis)
         if doubt is None:
             return carried
@@ -180,7 +186,7 @@ class Bounded(Domain):
             return error if self.accumulation is self.storage else self._rounded(y, error, 1.0)
 
         if all(given.certain is None for given in x) and self.accumulation is self.storage:
-            whole = not tf32 and all(map(_whole, values))
+            whole = not tf32 and all(map(are_whole, values))
             magnitude = run(*map(abs, values)) if whole else magnitude_of(run, values, n, self.accumulation)
             if whole and np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
@@ -248,7 +254,8 @@ class Bounded(Domain):
 
     def _extreme(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         y = primitive.forward(_KERNELS, *values, axes=axes)
-        return Bound(y, *self._both(x, lambda e: None if e[0] is None else np.max(e[0], axis=axes)))
+
+        return Bound(y, *self._both(x, lambda e: None if e[0] is None else _reach(primitive, values[0], e[0], y, axes)))
 
     _max = _extreme
     _min = _extreme
@@ -290,6 +297,9 @@ class Bounded(Domain):
             # The operands' errors move the result by no more than the largest; the rest is what is rounded on the way.
             wide = np.zeros_like(top) if error is None else np.max(error, axis=axes, keepdims=True)
             off = wide.reshape(y.shape)
+            if not float(np.max(off, initial=0.0)) <= 1:  # those of what is masked are large, and move nothing
+                wide = np.max(np.where(weight > 0, error, 0.0), axis=axes, keepdims=True)
+                off = _reach(primitive, given, error, y, axes)
             each = weighted_growth(unit * (shift + 2 * wide), weight, exp)
             return off, np.exp(2 * off) * np.sum(each, axis=axes) / total
 
@@ -319,7 +329,7 @@ class Bounded(Domain):
         def run(size: Any) -> Any:
             return primitive.forward(_KERNELS, index, size, **params)
 
-        exact = all(given.certain is None for given in x) and _whole(updates)
+        exact = all(given.certain is None for given in x) and are_whole(updates)
         if exact and np.max(run(abs(updates)), initial=0.0) <= 2.0**self.storage.precision:
             return Bound(y)  # whole numbers that stay small are added without rounding, in any order
 
@@ -344,7 +354,7 @@ class Bounded(Domain):
 
     def _constant(self, primitive: Primitive, *_: Any, **params: Any) -> Bound:
         y = primitive.forward(_KERNELS, **params)
-        if y.dtype.kind != "f" or _representable(y, self.storage):
+        if y.dtype.kind != "f" or representable(y, self.storage):
             return Bound(y)
         error = self._rounded(y, None, 1.0)
         return Bound(y, error, error)
@@ -354,17 +364,19 @@ class Bounded(Domain):
         y = primitive.forward(_KERNELS, given.value, to=to)
         kind = given.value.dtype.kind
         if to in FORMATS:
-            if given.certain is None and _representable(y, FORMATS[to]):
+            if given.certain is None and representable(y, FORMATS[to]):
                 return given
+            if given.certain is None:  # an exact number beyond the format is an infinity for sure
+                y = np.where(np.abs(y) > FORMATS[to].largest, FORMATS[to].round(y), y)
             return Bound(y, *self._both(x, lambda e: self._rounded(y, e[0], 1.0, FORMATS[to])))
         if to == "real" and kind == "f":
             return given
         if to == "int" and kind == "f":  # truncation never turns an order around: both ends decide
-            return Bound(y, *self._both(x, lambda e: None if e[0] is None else _any(_unsure_whole(given.value, e[0]))))
+            return Bound(y, *self._both(x, lambda e: None if e[0] is None else if_any(unsure_whole(given.value, e[0]))))
         if to != "real":
-            return Bound(y, *self._both(x, lambda e: None if e[0] is None else _any(e[0] > 0)))
+            return Bound(y, *self._both(x, lambda e: None if e[0] is None else if_any(e[0] > 0)))
         # A truth value in doubt is 0 or 1; an index in doubt may be anything.
-        worst, exact = 1.0 if kind == "b" else math.inf, _representable(y, self.storage)
+        worst, exact = 1.0 if kind == "b" else math.inf, representable(y, self.storage)
 
         def bound_of(errors: list[Error]) -> Error:
             spread = None if errors[0] is None else np.where(errors[0], worst, 0.0)
@@ -373,28 +385,13 @@ class Bounded(Domain):
         return Bound(y, *self._both(x, bound_of))
 
 
-def _any(doubt: Any) -> Error:
-    """Doubt, if there is any at all."""
-    return doubt if doubt.any() else None
+def _reach(primitive: Primitive, x: Any, error: Any, y: Any, axes: Any) -> Any:
+    """How far a result that grows with each operand may be off: as far as both ends of all of them reach.
 
-
-def _unsure_whole(x: Any, e: Any) -> Any:
-    """Where an honest execution may truncate to another whole number."""
-    return (e > 0) & ~(np.trunc(x - e * SLACK) == np.trunc(x + e * SLACK))
-
-
-def _whole(x: Any) -> bool:
-    """Whether these are whole numbers; a look at the first tells most that are not."""
-    first = x[(slice(0, 1),) * x.ndim]
-    return bool(np.all(first == np.rint(first)) and np.all(x == np.rint(x)))
-
-
-def _representable(y: Any, fmt: Format) -> bool:
-    everywhere = y.size and not any(y.strides) and y.ndim  # one number everywhere: look at it once
-    seen = y.reshape(-1)[:1] if everywhere else y
-    return bool(np.array_equal(fmt.round(seen), seen, equal_nan=True))
-
-
-def _nothing(value: Any) -> Any:
-    """The error of what is exact, in the shape of its value: 0, or no doubt."""
-    return np.zeros(value.shape, dtype=np.float64 if value.dtype.kind == "f" else np.bool_)
+    Both are taken from y on, where they are not lost in its roundoff.
+    """
+    middle = np.where(np.isfinite(y), y, 0.0)
+    rest, around = y - middle, x - np.expand_dims(middle, axes)
+    ends = [primitive.forward(_KERNELS, end, axes=axes) for end in (around + error, around - error)]
+    off = [np.where(end == rest, 0.0, abs(end - rest)) for end in ends]
+    return never_nan(np.maximum(*off) * SLACK)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from backproof.engine.arrays import NumPyKernels
+from backproof.engine.bound import Error
+from backproof.engine.sums import SLACK
 from backproof.ir.primitives.window import windows
 from backproof.ir.types import Shape
 
-Error = Any  # an array of bounds (or of doubts, for what is not real), or None for exact
 Values = tuple[Any, ...]
 
 _KERNELS = NumPyKernels("float64")
@@ -74,6 +75,16 @@ def _order(values: Values, errors: list[Error], y: Any, params: Any) -> Any:
 
 
 _DOUBTS: dict[str, Callable[..., Any]] = {"argmax": _argmax, "pool_argmax": _pool, "argsort": _order, "topk": _order}
+
+
+def if_any(doubt: Any) -> Error:
+    """Doubt, if there is any at all."""
+    return doubt if doubt.any() else None
+
+
+def unsure_whole(x: Any, e: Any) -> Any:
+    """Where an honest execution may truncate to another whole number."""
+    return (e > 0) & ~(np.trunc(x - e * SLACK) == np.trunc(x + e * SLACK))
 
 
 def astray(name: str, index: Any, doubt: Any, sizes: Any, axis: int) -> Any:

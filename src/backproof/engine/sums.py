@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from backproof.engine.bound import Error
 from backproof.numerics import FORMATS, Format
-
-Error = Any  # an array of bounds, or None for exact
 
 # Bounds are themselves computed in float64, and compared with a value computed in float64.
 _OWN = FORMATS["float64"].unit
@@ -73,3 +72,21 @@ def of_product(run: Any, sizes: list[Any], errors: list[Error], factor: float) -
     if eb is None:
         return run(ea + factor * (a + ea), b)
     return run(a, eb + factor * (b + eb)) + run(ea, (1 + factor) * (b + eb))
+
+
+def are_whole(x: Any) -> bool:
+    """Whether these are whole numbers; a look at the first tells most that are not."""
+    first = x[(slice(0, 1),) * x.ndim]
+    return bool(np.all(first == np.rint(first)) and np.all(x == np.rint(x)))
+
+
+def representable(y: Any, fmt: Format) -> bool:
+    """Whether a format has every one of these numbers."""
+    everywhere = y.size and not any(y.strides) and y.ndim  # one number everywhere: look at it once
+    seen = y.reshape(-1)[:1] if everywhere else y
+    return bool(np.array_equal(fmt.round(seen), seen, equal_nan=True))
+
+
+def nothing(value: Any) -> Any:
+    """The error of what is exact, in the shape of its value: 0, or no doubt."""
+    return np.zeros(value.shape, dtype=np.float64 if value.dtype.kind == "f" else np.bool_)

@@ -133,10 +133,12 @@ def _embedding_bag(
 
 
 def _softmax(name: str, sign: float = 1.0) -> Callable[..., Ref]:
-    def lower(x: Ref, dim: int | None = None, *_: Any, **__: Any) -> Ref:
+    def lower(x: Ref, dim: int | None = None, *given: Any, dtype: str | None = None, **_: Any) -> Ref:
         if dim is None:  # by old custom, axis 1, but of few axes the first
             dim = 0 if len(x.shape) in (0, 1, 3) else 1
         x = as_real(x, x)
+        if "float32" in (dtype, *given):  # which what is wider is rounded to first
+            x = x.builder.apply("cast", x, to="float32")
         return moved(COMPOSITIONS[name].function(x if sign > 0 else -x, dim))
 
     return lower

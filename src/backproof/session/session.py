@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsFloat
 from weakref import WeakSet
 
@@ -77,8 +78,7 @@ class Session:
             raise SessionError(
                 f"{parameter!r} is of {parameter.domain}, and this session computes in {self.domain.name}"
             )
-        parameter.value = self._real(parameter.value, parameter.name or "the parameter", copied=False)
-        ref = self._leaf(parameter.value, "real", parameter.name)
+        ref = self._leaf(self._real(parameter.value, repr(parameter), copied=False), "real", parameter.name)
         self._parameters[ref.id] = parameter
         if not parameter.requires_grad:
             self._frozen.add(ref.id)
@@ -181,7 +181,7 @@ class Session:
             raise AttributeError(name)
         if name not in OPERATIONS:
             raise AttributeError(f"a session has no operation {name!r}; dir(session) lists them")
-        return OPERATIONS[name].method(self._record)
+        return partial(self._record, OPERATIONS[name])
 
     def _record(self, operation: Operation, /, *given: Any, **params: Any) -> Ref:
         """An operation, recorded whole or, on an error, not at all."""

@@ -58,13 +58,3 @@ class Scheduled:
     """How many updates of its optimizer came before it, since recording began."""
     since: int = 0
     """The number of its step before."""
-
-
-def moment_from(data: Any) -> Moment:
-    """A moment out of its JSON."""
-    return Moment(**{**data, "over": tuple(data["over"])})
-
-
-def scheduled_from(data: Any) -> Scheduled:
-    """A scheduler's step out of its JSON."""
-    return Scheduled(**{**data, "before": tuple(data["before"]), "after": tuple(data["after"])})

@@ -7,10 +7,11 @@ recorder; `verify` derives each equation again.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from backproof.errors import InputError
-from backproof.trace.handling import Moment, Scheduled, moment_from, scheduled_from
+from backproof.trace.handling import Moment, Scheduled
+from backproof.trace.typed import built, fitted
 
 FORMAT = "backproof.step.v1"
 
@@ -122,6 +123,52 @@ class Update:
     """The class whose rule it is claimed to follow, where that is not its own."""
 
 
+class Unseen(TypedDict):
+    """A value that something made which no call shows."""
+
+    value: int
+    by: str
+    reads: list[int]
+
+
+class Altered(TypedDict):
+    """A value that had changed, unseen, when the backward pass came to a value that was made from it."""
+
+    value: int
+    by: int | None
+    saved: bool
+
+
+class Facts(TypedDict, total=False):
+    """What practices look at."""
+
+    training: bool
+    evaluating: list[str]
+    """Modules in eval mode, of a model in training mode."""
+    idle: list[str]
+    """Modules whose dropout did nothing."""
+    trainable: list[str]
+    owned: list[str]
+    """Parameters that an optimizer has."""
+    padding: list[list[int]]
+    """Tokens that are padding, each with the number of classes among which it is one."""
+    world: int
+    rank: int
+    wrapped: str
+    """The class of a data-parallel wrapper, and how often it and what is in it were called."""
+    wrapped_calls: int
+    inner_calls: int
+    rates: dict[str, list[float]]
+    """By optimizer: the rates of its groups when the step begins."""
+    intended: list[str]
+    """Practices that are declared to be meant."""
+    granularity: str
+    every: int
+    fresh: bool
+    """No optimizer had any state, and none has made a step."""
+    resumed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """All of one step."""
@@ -133,17 +180,16 @@ class Step:
     backwards: list[Backward]
     updates: list[Update]
     unseen: list[dict[str, Any]] = field(default_factory=list)
-    """Values that something made which no call shows: {value, by, reads}."""
+    """As `Unseen` says."""
     regions: list[Region] = field(default_factory=list)
     altered: list[dict[str, Any]] = field(default_factory=list)
-    """Values that had changed, unseen, when the backward pass came to a value that was made from them: {value, by, saved}. Their own
-    numbers are then not recorded."""
+    """As `Altered` says. Their own numbers are then not recorded."""
     moments: list[Moment] = field(default_factory=list)
     """What became of gradients, in order."""
     scheduled: list[Scheduled] = field(default_factory=list)
     """Every step that a scheduler made since the step recorded before this one."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What practices look at: see `adapters.torch.facts`."""
+    """As `Facts` says."""
 
     @property
     def passes(self) -> int:
@@ -156,27 +202,19 @@ class Step:
 
     @classmethod
     def from_json(cls, data: Any, place: str) -> Step:
-        """What `to_json` gave; anything else is refused."""
-        try:
-            if data["format"] != FORMAT:
-                raise InputError(f"{place}: said {data['format']!r}; this version reads {FORMAT!r}")
-            values = [Value(**{**value, "shape": tuple(value["shape"])}) for value in data["values"]]
-            return cls(
-                index=int(data["index"]),
-                framework=str(data["framework"]),
-                values={value.id: value for value in values},
-                calls=[Call(**{**call, "outputs": tuple(call["outputs"])}) for call in data["calls"]],
-                backwards=[Backward(**found) for found in data["backwards"]],
-                updates=[Update(**found) for found in data["updates"]],
-                unseen=list(data["unseen"]),
-                regions=[
-                    Region(**{**found, "inputs": tuple(found["inputs"]), "outputs": tuple(found["outputs"])})
-                    for found in data["regions"]
-                ],
-                altered=list(data["altered"]),
-                moments=[moment_from(found) for found in data["moments"]],
-                scheduled=[scheduled_from(found) for found in data["scheduled"]],
-                facts=dict(data["facts"]),
+        """What `to_json` gave; anything else is refused, with the place of what does not belong there."""
+        said = data.get("format") if isinstance(data, dict) else None
+        if said != FORMAT:
+            raise InputError(f"{place}: format: said {str(said)[:60]!r}; this version reads {FORMAT!r}")
+        given = {key: value for key, value in data.items() if key not in ("format", "values")}
+        values = fitted(list[Value], data.get("values"), f"{place}: values")
+        found = built(cls, {**given, "values": {}}, f"{place}: step")
+        fitted(Facts, found.facts, f"{place}: facts")
+        fitted(list[Unseen], found.unseen, f"{place}: unseen")
+        fitted(list[Altered], found.altered, f"{place}: altered")
+        found.values.update((value.id, value) for value in values)
+        if len(found.values) < len(values):
+            raise InputError(
+                f"{place}: values: {len(values) - len(found.values)} of them have a number that another has"
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{place}: not a recorded step: {type(error).__name__} {error}") from None
+        return found

@@ -20,6 +20,7 @@ PHASES = {
     "state": "opt_after",
     "chain": "w_before",
 }
+NEAR = 4 * FORMATS["float32"].unit  # of a number: what agrees so far is no other number, whatever else may have been
 BLOCK = 1 << 15  # elements that are judged at a time: what stays in the cache
 
 
@@ -58,6 +59,8 @@ class Result:
     """What rounding may make of the slope; 0 where that was not asked."""
     flips: int = 0
     """Elements that an honest decision the other way explains."""
+    free: float = 0.0
+    """The part of the elements about which nothing is known: honest numbers may overflow there, and the claim did not."""
     because: str = ""
     parameter: str = ""
     cause: str = ""
@@ -95,6 +98,7 @@ class Judgement(NamedTuple):
     at: tuple[int, ...]
     slope_bound: float = 0.0
     flips: int = 0
+    free: float = 0.0
 
 
 class Total:
@@ -159,6 +163,9 @@ class Measured:
     lean: float
     at: tuple[int, ...]
     numbers: tuple[float, float, float]
+    size: int = 0
+    free: int = 0
+    """Elements whose bound is infinite, and that have another number than what was derived."""
 
     def moved(self, axis: int, by: int) -> Measured:
         """The same, of a part that begins so far along an axis."""
@@ -174,15 +181,16 @@ class Measured:
         """What that says."""
         verdict = "broken" if self.ratio > 1 else "noise" if self.likely > 1 else "holds"
         slope = self.lean / self.norm if self.norm > 0 and np.isfinite(self.norm) else 0.0
-        return Judgement(verdict, self.ratio, self.likely, slope, *self.numbers, self.at)
+        free = self.free / self.size if self.free else 0.0
+        return Judgement(verdict, self.ratio, self.likely, slope, *self.numbers, self.at, free=free)
 
 
 def together(parts: Sequence[Measured]) -> Measured:
     """What was measured of the parts of a claim, as of the whole."""
     worst = max(parts, key=lambda part: part.ratio)  # the first of equals
     nearest = max(part.likely for part in parts)
-    norm, lean = (sum(getattr(part, name) for part in parts) for name in ("norm", "lean"))
-    return Measured(worst.ratio, nearest, norm, lean, worst.at, worst.numbers)
+    norm, lean, size, free = (sum(getattr(part, name) for part in parts) for name in ("norm", "lean", "size", "free"))
+    return Measured(worst.ratio, nearest, norm, lean, worst.at, worst.numbers, size, free)
 
 
 def judged(claimed: Any, derived: Bound) -> Judgement:
@@ -197,7 +205,7 @@ def measured(claimed: Any, derived: Bound) -> Measured:
     claims, values, certain = (_flat(a, shape) for a in (claimed, y, derived.certain))
     near = certain if derived.likely is derived.certain else _flat(derived.likely, shape)
     worst = likely = norm = lean = 0.0
-    at = 0
+    at = free = 0
     with np.errstate(all="ignore"):
         for begin in range(0, values.size, BLOCK):
             part = slice(begin, begin + BLOCK)
@@ -211,6 +219,9 @@ def measured(claimed: Any, derived: Bound) -> Measured:
             found, where = _largest(gap, certain, part)
             if found > worst or begin == 0:
                 worst, at = found, begin + where
+            if certain is not None and certain[part].max() == np.inf:
+                apart = (gap > NEAR * np.abs(v)) & np.isfinite(claims[part])
+                free += int(np.count_nonzero(apart & np.isinf(certain[part])))
             likely = max(likely, found if near is certain else _largest(gap, near, part)[0])
             norm += float(np.einsum("i,i->", v, v))  # a product by BLAS would wake its threads for every block
             lean += float(np.einsum("i,i->", off, v))
@@ -218,7 +229,7 @@ def measured(claimed: Any, derived: Bound) -> Measured:
     numbers = (0.0, 0.0, 0.0)
     if values.size:
         numbers = (float(claims[at]), float(values[at]), float(certain[at]) if certain is not None else 0.0)
-    return Measured(worst, likely, norm, lean, place, numbers)
+    return Measured(worst, likely, norm, lean, place, numbers, values.size, free)
 
 
 def _flat(a: Any, shape: tuple[int, ...]) -> Any:

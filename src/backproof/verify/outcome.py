@@ -42,6 +42,12 @@ class StepVerdict:
     def add(self, found: Result | NotChecked | Suspect | Scale) -> None:
         """One more equation, practice or scale, or one more place that nothing speaks of."""
         match found:
+            case Result() if found.free:
+                which = "them" if found.free == 1 else f"{found.free:.2%} of them"
+                why = f"rounding may overflow there, or leave no digit right: nothing is known of {which}"
+                self.not_checked.append(NotChecked(f"{found.equation} at {found.place}", why))
+                if found.free < 1:
+                    self.results.append(replace(found, free=0.0))
             case Result():
                 self.results.append(found)
             case NotChecked():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -178,10 +178,10 @@ class _Update:
             found = np.asarray(found.astype(wide) / wide(scale))
         return found
 
-    def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result]:
+    def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result | NotChecked]:
         subject = self.narrow(group, name)
         rows = f"i{self.update.grads[name]}"
-        results = list(self._count(subject))
+        results: list[Result | NotChecked] = list(self._count(subject))
         if self.named.record == "sparse_adam" and rows in self.tensors:
             subject, others = _rows(subject, np.unique(self.tensors[rows][0]))
             results.append(_exactly(name, "other rows", "rows changed that the gradient does not have", holds=others))
@@ -190,12 +190,12 @@ class _Update:
         else:
             results.extend(_compared(subject, self.screening))
         cause = ""
-        if any(result.verdict == "broken" for result in results) and self.looked_for < MOST_NAMED:
+        if any(_is_broken(result) for result in results) and self.looked_for < MOST_NAMED:
             from backproof.verify.misstep import cause_of
 
             self.looked_for += 1
             cause = cause_of(subject.wide(), self, group)
-        yield from (replace(result, cause=cause) if result.verdict == "broken" else result for result in results)
+        yield from (replace(result, cause=cause) if _is_broken(result) else result for result in results)
 
     def _count(self, subject: Subject) -> Iterator[Result]:
         """The count of a rule's steps goes up by one."""
@@ -205,6 +205,10 @@ class _Update:
             because = f"the step count goes from {subject.count - 1} to {after}"
             holds, numbers = after == subject.count, (after, subject.count)
             yield _exactly(subject.name, STEP, because, holds=holds, numbers=numbers)
+
+
+def _is_broken(result: Result | NotChecked) -> TypeGuard[Result]:
+    return isinstance(result, Result) and result.verdict == "broken"
 
 
 def _exactly(name: str, what: str, because: str, *, holds: bool, numbers: Any = (0.0, 0.0)) -> Result:
@@ -234,7 +238,7 @@ def _rows(subject: Subject, rows: Any) -> tuple[Subject, bool]:
     )
 
 
-def _compared(subject: Subject, screening: Screening | None) -> Iterator[Result]:
+def _compared(subject: Subject, screening: Screening | None) -> Iterator[Result | NotChecked]:
     """The update and the state. Of a rule for single elements, bounds are made only for those that are not near without them."""
     if subject.optimizer.elementwise and subject.expected() <= set(subject.claimed):
         found = _stretches(subject, None if screening is None else screening.some)
@@ -251,6 +255,8 @@ def _compared(subject: Subject, screening: Screening | None) -> Iterator[Result]
         }
     for what, verdict in found.items():
         yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
+    for what in sorted(subject.expected() - set(subject.claimed)):
+        yield NotChecked(f"state {what} of {subject.name}", "what it was after the update was not recorded")
 
 
 def _stretches(subject: Subject, some: Callable[[int], Sequence[int]] | None = None) -> dict[str, Judgement]:

@@ -80,6 +80,19 @@ class Attention(nn.Module):
         return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).squeeze(1)).mean(1)
 
 
+class Masked(nn.Module):
+    """Attention spelled out, with a mask of the lowest number there is."""
+
+    def __init__(self):
+        super().__init__()
+        self.project, self.out = nn.Linear(8, 24), nn.Linear(8, 3)
+
+    def forward(self, x):
+        q, k, v = self.project(x).chunk(3, dim=-1)
+        mask = torch.full((x.shape[1], x.shape[1]), torch.finfo(x.dtype).min).triu(1)
+        return self.out(F.softmax(q @ k.transpose(1, 2) / 8**0.5 + mask, dim=-1) @ v).mean(1)
+
+
 def mask_off_by_one(func, q, k, v, is_causal=False, **_):
     seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(1)
     return func(q, k, v, attn_mask=seen)
@@ -250,6 +263,12 @@ CASES = (
         "forward",
         "scaled_dot_product_attention",
         cause="is_causal=False",
+    ),
+    Planted(
+        "a temperature in a masked softmax",
+        kernel(Masked, ROWS, classes, softmax=lambda f, x, **k: f(x * 1.001, **k)),
+        "forward",
+        "softmax",
     ),
     Planted(
         "a convolution padded off by one",

@@ -266,3 +266,45 @@ def test_a_step_that_raises_leaves_nothing_behind_and_a_run_is_never_overwritten
     recorded(tmp_path / "other", model, optimizer, step_of(model, optimizer, *data), steps=1)
     with pytest.raises(InputError, match="already holds"):
         bpt.Recorder(model, optimizer, out=tmp_path / "other" / "run")
+
+
+def inherited(factor):
+    """A class of optimizers whose step makes its parent's step, at another rate."""
+
+    class Inherited(torch.optim.SGD):
+        def step(self, closure=None):
+            rates = [group["lr"] for group in self.param_groups]
+            for group in self.param_groups:
+                group["lr"] *= factor
+            found = super().step(closure)
+            for group, rate in zip(self.param_groups, rates, strict=True):
+                group["lr"] = rate
+            return found
+
+    Inherited.__name__ = Inherited.__qualname__ = "SGD"
+    Inherited.__module__ = "torch.optim.sgd"
+    return Inherited
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_step_that_makes_its_parents_step_is_one_update_at_its_own_rate(factor, tmp_path):
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)  # from then on the parent's step has hooks too
+    model = torch.nn.Linear(4, 3)
+    optimizer = inherited(factor)(model.parameters(), lr=0.1)
+    with bpt.Recorder(model, optimizer, out=tmp_path / "run") as recorder:
+        for _ in range(3):
+            optimizer.zero_grad()
+            with recorder.step():
+                model(torch.ones(2, 4)).square().sum().backward()
+                optimizer.step()
+            with pytest.raises(RuntimeError, match="closure"):  # a call that fails is over
+                optimizer.step(closure=fails)
+
+    verdicts = list(verify_run(tmp_path / "run"))
+
+    assert [verdict.verdict for verdict in verdicts] == ["holds" if factor == 1.0 else "broken"] * 3
+    assert all(verdict.equations["update"] == 2 for verdict in verdicts)
+
+
+def fails():
+    raise RuntimeError("closure")

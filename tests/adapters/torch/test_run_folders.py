@@ -228,9 +228,9 @@ def test_a_record_that_spends_the_slack_of_its_bands_shows_in_its_drift(run, cap
 # ── hostile folders ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def edited(change):
+def edited(change, step="step000001"):
     def edit(run):
-        path = run / "step000001" / "step.json"
+        path = run / step / "step.json"
         data = json.loads(path.read_text())
         change(data)
         path.write_text(json.dumps(data))
@@ -302,6 +302,16 @@ HOSTILE = {
     "a negative shape": edited(lambda step: step["values"][0].update(shape=[-1])),
     "a shape of words": edited(lambda step: step["values"][0].update(shape=["a"])),
     "groups that are words": edited(lambda step: step["updates"][0].update(groups="Adam")),
+    "a parameter in two groups": edited(
+        lambda step: step["updates"][0]["groups"].append(step["updates"][0]["groups"][0])
+    ),
+    "a state twice": edited(lambda step: step["updates"][0]["state"]["3.bias"].append("exp_avg")),
+    "a gradient out of range": edited(lambda step: step["updates"][0]["grads"].update({"3.bias": 999})),
+    "a value twice": edited(lambda step: step["values"].append(step["values"][0])),
+    "a key that is none": edited(lambda step: step["calls"][0].update(outptus=[1])),
+    "a key that is missing": edited(lambda step: step["calls"][0].pop("outputs")),
+    "a flag that is a word": edited(lambda step: step["calls"][0].update(grad="yes")),
+    "facts that are none": edited(lambda step: step["facts"].update(world="two")),
     "a link out of the run": linked,
     "a pipe": piped,
     "tensors from outside": shared_elsewhere,
@@ -318,6 +328,66 @@ def test_a_hostile_folder_is_refused_with_its_place(name, run, capsys):
     assert code == 2, said
     assert "step000001" in said
     assert "Traceback" not in said
+
+
+MISSPELT = [None, True, -1, 10**30, 1e308, "", "../../etc/passwd", [], {}, [[]], {"a": 1}]
+
+
+def places_in(item, at=()):
+    """Every place in a document of JSON, from the outside in."""
+    if at:
+        yield at
+    for key in item if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else ():
+        yield from places_in(item[key], (*at, key))
+
+
+def test_whatever_a_record_says_it_is_verified_or_refused_with_a_message(run, capsys):
+    """The record of a step, changed in one place at random: never an error that nobody wrote."""
+    path = run / "step000001" / "step.json"
+    text = path.read_text()
+    everywhere = list(places_in(json.loads(text)))
+    random = np.random.default_rng(0)
+    codes = set()
+    for _ in range(120):
+        document = json.loads(text)
+        *before, last = everywhere[random.integers(len(everywhere))]
+        parent = document
+        for key in before:
+            parent = parent[key]
+        if random.integers(3):
+            parent[last] = MISSPELT[random.integers(len(MISSPELT))]
+        else:
+            del parent[last]
+        path.write_text(json.dumps(document))
+
+        codes.add(main(["verify", str(run), "--steps", "1"]))
+
+        said = capsys.readouterr()
+        assert "bp: " in said.err or "step 1" in said.out, (before, last)
+    assert codes == {0, 1, 2}
+
+
+def test_a_state_that_was_not_recorded_is_not_checked(run, capsys):
+    edited(lambda step: step["updates"][0]["state"]["3.bias"].remove("exp_avg_sq"), "step000000")(run)
+
+    code, found = verdict_of(run, "--steps", "0", capsys=capsys)
+
+    assert code == 0
+    (entry,) = found["steps"][0]["not_checked"]
+    assert entry["place"] == "state exp_avg_sq of 3.bias"
+
+
+def test_what_no_bound_speaks_of_is_not_checked(run, capsys):
+    """With an epsilon beyond float32 nothing is known of the quotient: that is no pass."""
+    edited(lambda step: step["updates"][0]["groups"][0].update(eps=1e308))(run)
+
+    code, found = verdict_of(run, "--steps", "1", capsys=capsys)
+
+    assert code == 0
+    (step,) = found["steps"]
+    assert "update" not in step["kinds"]
+    assert {entry["place"] for entry in step["not_checked"]} >= {"update at 3.weight", "update at 3.bias"}
+    assert all("nothing is known of them" in entry["why"] for entry in step["not_checked"])
 
 
 def test_a_half_written_step_is_said_and_the_whole_ones_are_verified(run, capsys):

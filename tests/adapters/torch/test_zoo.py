@@ -97,13 +97,14 @@ def test_every_equation_of_a_real_model_holds_and_all_are_checked(plan: tuple[st
     verdicts = trained(*plan, folder=tmp_path / "run")
 
     assert [verdict.broken for verdict in verdicts] == [[]] * STEPS, verdicts[0].broken[:3]
-    assert [unexplained(verdict) for verdict in verdicts] == [[]] * STEPS
+    assert [unexplained(verdict, plan[-1]) for verdict in verdicts] == [[]] * STEPS
     assert {result.equation for result in verdicts[1].results} >= {"forward", "gradient", "update", "chain"}
 
 
-def unexplained(verdict: StepVerdict) -> list[Any]:
-    """What was not checked, but for parameters that are frozen by the model itself."""
-    return [entry for entry in verdict.not_checked if "had no gradient, and did not change" not in entry.why]
+def unexplained(verdict: StepVerdict, form: str) -> list[Any]:
+    """What was not checked, but for parameters that are frozen by the model itself, and digits that a whole model in halves loses."""
+    known = ["had no gradient, and did not change", *(["leave no digit right"] if form == "bfloat16" else [])]
+    return [entry for entry in verdict.not_checked if not any(why in entry.why for why in known)]
 
 
 def test_no_two_of_the_zoo_are_trained_alike() -> None:

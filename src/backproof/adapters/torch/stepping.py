@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from threading import get_ident
+from types import FrameType
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -41,6 +43,8 @@ class Stepping:
         self._used: dict[str, tuple[ReferenceType[torch.Tensor], int]] = {}
         """The gradients that updates have followed, and how often they had been changed by then."""
         self._names: dict[int, str] = {}
+        self._updating: dict[int, FrameType] = {}
+        """The call of each optimizer's `step` that goes on."""
         self._stack = ExitStack()
         self._always = ExitStack()
         self.updated: Callable[[int], None] = lambda which: None
@@ -141,6 +145,10 @@ class Stepping:
 
     def _before(self, which: int, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         """Before an update; with a closure, the forward and backward pass are inside of it."""
+        caller = sys._getframe(1)  # noqa: SLF001 # the frame of `step`, in which the hooks are called before and after
+        if _is_around(self._updating.get(which), caller):
+            return None  # a step that calls its parent's: one update, from the outer one's configuration
+        self._updating[which] = caller
         closure = kwargs.get("closure") or next((each for each in args if callable(each)), None)
         observer = self.observer
         if self.first is not None:
@@ -172,6 +180,9 @@ class Stepping:
 
     def _after(self, which: int, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An update was made, observed or not: remember which gradients it followed."""
+        if self._updating.get(which) is not sys._getframe(1):  # noqa: SLF001 # see above
+            return
+        del self._updating[which]
         if self.observer is not None:
             self.observer.after_update(optimizer)
         self.counts[which] += 1
@@ -200,6 +211,13 @@ class Stepping:
         observer.modules.before(wrapper.module, partial(called, "inner_calls"))
         observer.handling.reducing = reducing
         observer.gradients.copies = True
+
+
+def _is_around(outer: FrameType | None, frame: FrameType | None) -> bool:
+    """Whether a call goes on around another; one that ended with an error does not."""
+    while frame is not None and frame is not outer:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _way_of(wrapper: Any) -> str:

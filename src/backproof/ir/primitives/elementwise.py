@@ -126,6 +126,12 @@ def _nearest_zero(np: Any, x: Value, e: Value) -> Value:
     return np.maximum(abs(x) - e, 0.0)
 
 
+def _exp_spread(np: Any, x: Value, e: Value, y: Value) -> Value:
+    """eˣ⁺ᵉ − eˣ, of y = eˣ. With a large error, as a masked score of −10³⁸ has, it is at most eˣ⁺ᵉ, which may still be nothing."""
+    near = y * np.expm1(np.minimum(e, 1.0))
+    return np.where(e <= 1.0, near, np.exp(x + e)) if np.any(e > 1.0) else near
+
+
 def _logistic_slope(np: Any, x: Value) -> Value:
     decay = np.exp(-abs(x))
     return decay / (1 + decay) ** 2
@@ -136,14 +142,14 @@ EXP = elementwise(
     "y = eˣ",
     lambda K, x: K.exp(x),
     lambda D, x, y, t: D.mul(t, y),
-    rounding=Rounds(lambda np, x, e, y: y * np.expm1(e[0]), ulps=EXP_ULPS),
+    rounding=Rounds(lambda np, x, e, y: _exp_spread(np, x[0], e[0], y), ulps=EXP_ULPS),
 )
 EXPM1 = elementwise(
     "expm1",
     "y = eˣ − 1",
     lambda K, x: K.expm1(x),
     lambda D, x, y, t: D.mul(t, D.add(y, like(D, 1.0, y))),
-    rounding=Rounds(lambda np, x, e, y: np.exp(x[0]) * np.expm1(e[0]), ulps=8),
+    rounding=Rounds(lambda np, x, e, y: _exp_spread(np, x[0], e[0], np.exp(x[0])), ulps=8),
 )
 LOG = elementwise(
     "log",

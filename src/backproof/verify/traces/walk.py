@@ -381,4 +381,5 @@ def _units(sides: Sequence[Side]) -> tuple[int | None, ...]:
 
 
 def _reshaped(x: Bound, shape: tuple[int, ...]) -> Bound:
-    return Bound(*(None if one is None else np.reshape(one, shape) for one in (x.value, x.certain, x.likely)))
+    certain, likely = (None if one is None else np.reshape(one, shape) for one in (x.certain, x.likely))
+    return Bound(np.reshape(x.value, shape), certain, likely)
