@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,10 @@ def verify_run(args: argparse.Namespace, path: str) -> int:
     if args.workers < 1:
         raise UsageError(f"--workers {args.workers}: at least one process is needed")
     run = open_run(path, args.steps)
-    found = verdicts(run, Options(args.drift, args.screen), Workers(args.workers, args.cluster))
-    return _report(args, path, found, len(run.chosen), run.notes)
+    progress = Progress(len(run.chosen))
+    told = None if args.workers > 1 or args.cluster else progress.told  # another process has no terminal
+    found = verdicts(run, Options(args.drift, args.screen, told), Workers(args.workers, args.cluster))
+    return _report(args, path, progress.counted(found), len(run.chosen), run.notes)
 
 
 def verify_tensor_receipt(args: argparse.Namespace, path: str) -> int:
@@ -45,14 +47,15 @@ def verify_tensor_receipt(args: argparse.Namespace, path: str) -> int:
         )
     receipt = open_receipt(Path(path))
     key = load_key(Path(args.key), private=False) if args.key else None
-    found = receipt_verdicts(receipt, key, Options(args.drift, args.screen))
-    return _report(args, path, found, len(receipt.manifest["steps"]), ())
+    progress = Progress(len(receipt.manifest["steps"]))
+    found = receipt_verdicts(receipt, key, Options(args.drift, args.screen, progress.told))
+    return _report(args, path, progress.counted(found), progress.total, ())
 
 
 def _report(
     args: argparse.Namespace, path: str, found: Iterator[StepVerdict], total: int, notes: tuple[str, ...]
 ) -> int:
-    verdict = RunVerdict(path, tuple(_shown(args, _counted(found, total), total)), notes)
+    verdict = RunVerdict(path, tuple(_shown(args, found, total)), notes)
     holds = verdict.holds_strictly if args.strict else verdict.holds
     if wants_json(args):
         print_json({**verdict.to_json(), "ok": holds})
@@ -61,13 +64,34 @@ def _report(
     return Exit.HOLDS if holds else Exit.DOES_NOT_HOLD
 
 
-def _counted(found: Iterator[StepVerdict], total: int) -> Iterator[StepVerdict]:
-    """Progress on standard error, where that is a terminal."""
-    shows = sys.stderr.isatty() and total > 1
-    for count, verdict in enumerate(found, 1):
-        yield verdict
-        if shows:
-            print(f"\r{count}/{total} steps", end="" if count < total else "\r\x1b[K", file=sys.stderr, flush=True)
+class Progress:
+    """How far it is, on standard error where that is a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.shown = total, 0, ""
+
+    @property
+    def told(self) -> Callable[[float], None] | None:
+        """What is told how much of a step is done; None where nobody looks."""
+        return self.part if sys.stderr.isatty() else None
+
+    def part(self, share: float) -> None:
+        """So much of the step is done."""
+        said = f"step {self.done + 1} of {self.total}: {share:.0%}"
+        if said != self.shown:
+            print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
+            self.shown = said
+
+    def counted(self, found: Iterator[StepVerdict]) -> Iterator[StepVerdict]:
+        """Steps as they are reached."""
+        shows = sys.stderr.isatty()
+        for verdict in found:
+            if shows:
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            yield verdict
+            self.done += 1
+            if shows and self.done < self.total:
+                self.part(0.0)
 
 
 def _shown(args: argparse.Namespace, found: Iterator[StepVerdict], total: int) -> Iterator[StepVerdict]:

@@ -7,8 +7,9 @@ with its reason, and its neighbours are still checked. Nothing that is recorded 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from backproof.trace.folder import Recorded
 from backproof.verify.calls import check_call, check_deferred
@@ -25,6 +26,8 @@ from backproof.verify.screening import Screening
 from backproof.verify.subject import Subject
 from backproof.verify.update import update_results
 
+Item = TypeVar("Item")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -34,6 +37,15 @@ class Options:
     """Whether the step is also derived as a whole, from its leaves alone."""
     screen: bool = False
     """Whether what is large is only looked at quickly (`verify.screening`), and as a whole where that does not look honest."""
+    told: Callable[[float], None] | None = None
+    """Is told which part of a step is done, while it goes on."""
+
+    def along(self, items: Collection[Item], begin: float, end: float) -> Iterator[Item]:
+        """The items; how far one is goes from `begin` to `end` on the way."""
+        for count, item in enumerate(items):
+            if self.told is not None:
+                self.told(begin + (end - begin) * count / len(items))
+            yield item
 
 
 def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdict:
@@ -48,14 +60,14 @@ def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdi
             f"recorded by {granularity}: what lies between was derived, within bounds that grow on the way"
         )
     check_saved(subject)
-    for call in step.calls:  # 1
+    for call in options.along(step.calls, 0.0, 0.4):  # 1
         check_call(subject, call)
     add_seeds(subject)  # 2
     add_regions(subject)
     check_deferred(subject)
     for number, region in enumerate(step.regions):
         check_region(subject, number, region)
-    for value in step.values.values():  # 3
+    for value in options.along(step.values.values(), 0.4, 0.9):  # 3
         check_gradient(subject, value)
     check_handed_out(subject)
     verdict.results = list(_causal(verdict.results))

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -420,3 +421,56 @@ def test_an_empty_folder_and_one_that_is_not_there(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 2
     assert main(["verify", str(tmp_path / "nothing")]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_progress_is_shown_where_somebody_looks_and_nowhere_else(tmp_path, monkeypatch, capsys):
+    record_two(tmp_path / "run")
+
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert "step 1 of 2: 40%" in said
+    assert "step 2 of 2: " in said
+    assert said.endswith("\r\x1b[K")
+
+
+def test_a_verification_that_is_interrupted_leaves_the_run_as_it_is(tmp_path, monkeypatch):
+    record_two(tmp_path / "run")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("backproof.verify.step.check_gradient", interrupted)
+    assert main(["verify", str(tmp_path / "run")]) == 130
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_step_that_is_interrupted_leaves_nothing(tmp_path):
+    model = torch.nn.Linear(3, 2)
+    recorder = bpt.Recorder(model, out=tmp_path / "run")
+
+    def interrupted():
+        with recorder.step():
+            model(torch.randn(4, 3)).sum().backward()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    recorder.close()
+    assert not list((tmp_path / "run").iterdir())
+
+
+def record_two(out):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with bpt.Recorder(model, optimizer, out=out) as recorder:
+        for _ in range(2):
+            with recorder.step():
+                optimizer.zero_grad()
+                model(torch.randn(4, 3)).square().mean().backward()
+                optimizer.step()
