@@ -25,7 +25,7 @@ class Parameter:
         return f"Parameter({self.name or 'unnamed'}, shape {list(self.value.shape)})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a place is itself alone
 class Nat:
     """A place in the session's natural numbers: where it starts, and how many it holds (None: a single number)."""
 
