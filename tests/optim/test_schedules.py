@@ -250,7 +250,9 @@ def test_every_scheduler_of_torch_and_transformers_is_in_the_table_or_refused() 
 
 def test_a_function_of_ones_own_is_refused() -> None:
     config = recorded(L.LambdaLR(optimizer(), lambda k: 0.9**k))
-    with pytest.raises(UsageError, match="no formula is known; there are those of transformers' get_scheduler: constant"):
+    with pytest.raises(
+        UsageError, match="no formula is known; there are those of transformers' get_scheduler: constant"
+    ):
         next_rate(config, Moment(1, 0.1))
     with pytest.raises(UsageError, match=r"MultiplicativeLR.*only the program has; there are StepLR"):
         schedule_named("torch.optim.lr_scheduler.MultiplicativeLR")

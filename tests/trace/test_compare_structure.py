@@ -333,3 +333,16 @@ def test_dotted_and_repeated_names_keep_their_order(tmp_path):
     found = compare(tmp_path / "a", tmp_path / "b")
 
     assert [str(one.place) for one in found.all_findings] == ["h.2.attn#1.fwd"]
+
+
+def test_what_no_bound_speaks_of_is_listed_as_not_derived(pair):
+    """Products that overflow: whatever was recorded of them, nothing is known, and that is said."""
+    for folder in pair:
+        _change(folder, "fc.w_before.weight", lambda w: w * np.float32(1e38))
+        _change(folder, "mix.fwd.s000", lambda x: x * np.float32(1e10))
+
+    unchecked = compare(*pair).steps[0].unchecked
+
+    for side in "ab":
+        assert "nothing is known of them" in unchecked[side][Place("fc", "fwd", sample=0)]
+        assert Place("mix", "fwd", sample=1) not in unchecked[side]

@@ -101,6 +101,12 @@ class Judgement(NamedTuple):
     free: float = 0.0
 
 
+def unknown(free: float) -> str:
+    """Why a part of an equation's elements is not checked."""
+    which = "them" if free == 1 else f"{free:.2%} of them"
+    return f"rounding may overflow there, or leave no digit right: nothing is known of {which}"
+
+
 class Total:
     """A sum of contributions in an order that is not known: any order is allowed for. What is large is derived when it is asked for."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from backproof.verify.equation import NotChecked, Result
+from backproof.verify.equation import NotChecked, Result, unknown
 from backproof.verify.remarks import Scale, Suspect
 
 VERDICTS = ("holds", "noise", "flip", "broken")
@@ -43,9 +43,7 @@ class StepVerdict:
         """One more equation, practice or scale, or one more place that nothing speaks of."""
         match found:
             case Result() if found.free:
-                which = "them" if found.free == 1 else f"{found.free:.2%} of them"
-                why = f"rounding may overflow there, or leave no digit right: nothing is known of {which}"
-                self.not_checked.append(NotChecked(f"{found.equation} at {found.place}", why))
+                self.not_checked.append(NotChecked(f"{found.equation} at {found.place}", unknown(found.free)))
                 if found.free < 1:
                     self.results.append(replace(found, free=0.0))
             case Result():

@@ -20,7 +20,7 @@ from backproof.trace.event import Place
 from backproof.trace.manifest import Probe
 from backproof.trace.phases import LABEL, LOSS
 from backproof.verify.closer import looked_closer
-from backproof.verify.equation import Judgement, judged
+from backproof.verify.equation import Judgement, judged, unknown
 from backproof.verify.kernels import HALVES, backward_in
 from backproof.verify.origin import Origin
 from backproof.verify.traces.hints import hints_of
@@ -53,6 +53,8 @@ class Local:
     """The layers that made it."""
     remark: str = ""
     hints: tuple[str, ...] = ()
+    free: float = 0.0
+    """The part of its elements of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,8 @@ class Locals:
         """Compare a recorded tensor with what was derived for it."""
         found = judge(self.side, place, derived, by, remark, origins)
         self.found[place] = found
+        if found.free:
+            self.unchecked[place] = unknown(found.free)
         return found
 
 
@@ -189,7 +193,7 @@ def local_of(
 ) -> Local:
     """What was judged, as one side's equation."""
     numbers = (found.ratio, found.likely, found.slope, found.claimed, found.derived, found.bound, found.at)
-    return Local(place, side.name, found.verdict, *numbers, by, remark, hints)
+    return Local(place, side.name, found.verdict, *numbers, by, remark, hints, found.free)
 
 
 def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
