@@ -54,6 +54,25 @@ def _binary(op: str, *, swap: bool = False) -> Callable[..., Ref]:
     return function
 
 
+def _sum(op: str, *, swap: bool = False) -> Callable[..., Ref]:
+    """A sum or difference. Kernels of half formats may round a single number to the half before they add it."""
+    function = _binary(op, swap=swap)
+
+    def of_format(a: Any, b: Any, *, alpha: float = 1, format: str = "float32", **_: Any) -> Ref:  # noqa: A002
+        if format in ("float16", "bfloat16"):
+            a, b = _as_half(a, b, format), _as_half(b, a, format)
+        return function(a, b, alpha=alpha)
+
+    return of_format
+
+
+def _as_half(x: Any, beside: Any, to: str) -> Any:
+    if not isinstance(x, Ref):
+        x = as_real(beside, beside).constant(float(x), ())
+    single = not x.shape and isinstance(beside, Ref) and x.type.kind == "real"
+    return x.builder.cast(x, to=to) if single else x
+
+
 def _extreme(op: str) -> Callable[..., Ref]:
     def function(a: Ref, b: Any) -> Ref:
         a, b = meet(*_pair(a, b))
@@ -277,12 +296,13 @@ def _alike(value: float, x: Ref) -> Any:
 
 ARITHMETIC = (
     *(Lowering(op, _unary(op)) for op in ("neg", "abs", "sign")),
-    *(Lowering(op, _binary(op)) for op in ("add", "sub", "mul")),
+    *(Lowering(op, _sum(op), formatted=True) for op in ("add", "sub")),
+    Lowering("mul", _binary("mul")),
     Lowering("div", _division),
     Lowering("floor_divide", lambda a, b: _division(a, b, rounding_mode="floor")),
     Lowering("rfloordiv", lambda a, b: _division(b, a, rounding_mode="floor")),
     Lowering("remainder", _remainder),
-    Lowering("rsub", _binary("sub", swap=True)),
+    Lowering("rsub", _sum("sub", swap=True), formatted=True),
     Lowering("rdiv", _binary("div", swap=True)),
     Lowering("rpow", lambda a, b: _power(b, a)),
     Lowering("pow", _power),

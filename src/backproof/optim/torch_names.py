@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backproof.errors import InputError, UsageError
-from backproof.numerics import format_named
+from backproof.numerics import FORMATS, format_named
 from backproof.optim import OPTIMIZERS, REFUSED, Numbers, Optimizer
 
 STEP = "step"
@@ -185,8 +185,10 @@ def hyper_of(named: TorchOptimizer, group: Numbers, parameter: str, scalars: str
     if found.get("eps1", 0.0) is None:
         found["eps1"] = 2 * format_named(parameter).unit
     if named.tensors:
-        found["scalars"] = scalars
-        found["tensors"] = any(group.get(flag) for flag in named.tensors)
+        rate = group.get("lr_format")  # a rate that is a tensor: what is computed with it is rounded as it is
+        known = [name for name in (scalars, rate) if name is not None]
+        found["scalars"] = min(known, key=lambda name: FORMATS[name].precision, default=None)
+        found["tensors"] = rate is not None or any(group.get(flag) for flag in named.tensors)
     return record_of(named).settings(found)
 
 

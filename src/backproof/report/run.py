@@ -81,30 +81,35 @@ def _grouped(findings: list[Result]) -> list[list[Result]]:
             alike = (
                 found.equation,
                 found.place.rsplit(": ")[-1] if ": " in found.place else "",
-                found.probe,
-                found.cause,
+                found.probe if found.cause else found.place,
+                found.cause or found.because,
             )
-            groups.setdefault(alike if found.cause else i, []).append(found)
+            groups.setdefault(alike if found.cause or found.because else i, []).append(found)
     return list(groups.values())
 
 
 def _finding(group: list[Result], findings: list[Result]) -> Iterator[str]:
     result = group[0]
-    size = f"{result.ratio:.3g} × its bound" if math.isfinite(result.ratio) else "no bound allows for it"
+    exact = not math.isfinite(result.ratio)
+    size = f"{result.ratio:.3g} × its bound"
     if result.ratio <= 1 and result.slope_bound:
         size = f"slope {result.slope:+.2e}, of which rounding explains {result.slope_bound:.1e}"
     at = escape(str(list(result.at))) if result.at else ""
     what = f" ({result.probe})" if result.equation == "state" else ""
-    if not math.isfinite(result.ratio) and result.claimed == result.derived:  # it holds exactly, or not at all
-        yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]: {escape(result.because)}"
-        return
-    yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]{at}: off by {size}"
+    if exact and result.because:
+        yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]{at}: {escape(result.because)}"
+    elif exact:
+        yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]{at}: another number, where nothing is rounded"
+    else:
+        yield f"  [bold red]✗ {result.equation} at {escape(result.place)}{what}[/]{at}: off by {size}"
     if result.cause:
         yield f"      [bold]{escape(result.cause)}[/]"
-    yield (
-        f"      claimed {result.claimed:.9g}, derived {result.derived:.9g}, bound {result.bound:.2g}, slope {result.slope:+.2e}"
-        + (f"; {escape(result.because)}" if result.because else "")
-    )
+    numbers = f"claimed {result.claimed:.9g}, derived {result.derived:.9g}"
+    if not exact:
+        because = f"; {escape(result.because)}" if result.because else ""
+        yield f"      {numbers}, bound {result.bound:.2g}, slope {result.slope:+.2e}{because}"
+    elif result.claimed != result.derived:
+        yield f"      {numbers}"
     if len(group) > 1:
         yield f"      and at {', '.join(escape(other.place) for other in group[1:4])}" + (
             f" and {len(group) - 4} more" if len(group) > 4 else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import encode, has_numbers
+from backproof.adapters.torch.encode import dtype_name, encode, has_numbers
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.values import Values
 from backproof.errors import UsageError
@@ -43,6 +43,7 @@ class Updates:
         groups = [
             {
                 **{key: self._said(item) for key, item in group.items() if key != "params"},
+                **{f"{key}_format": dtype_name(item.dtype) for key, item in group.items() if torch.is_tensor(item)},
                 "params": [names[id(p)] for p in group["params"]],
             }
             for group in optimizer.param_groups
