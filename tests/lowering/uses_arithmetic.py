@@ -81,6 +81,8 @@ ARITHMETIC: list[Use] = [
     use(torch.nan_to_num, EDGES.clone().requires_grad_(), 0.5, 7.0, -7.0),
     use(torch.nan_to_num, EDGES),
     use(torch.where, T, A, B),
+    use(torch.Tensor.where, A, T, B),
+    use(torch.Tensor.where, A, T, 0.5),
     use(torch.where, T, A, 0.5),
     use(torch.where, T, 0.0, A),
     use(torch.where, T, N, M),

@@ -8,7 +8,7 @@ from backproof.errors import GraphError
 from backproof.ir.build import Ref, broadcast_shapes
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.types import Type
-from backproof.lowering.arithmetic import as_real, where
+from backproof.lowering.arithmetic import as_real, as_truth, where
 from backproof.lowering.keys import coordinates, count_of, read, spelled_out
 from backproof.lowering.lowering import Lowering
 
@@ -46,7 +46,11 @@ def _where(
     results: tuple[Type, ...],
 ) -> Any:
     """One of two values by a condition; or, of the condition alone, the places where it is true."""
-    return _nonzero(condition, as_tuple=True, results=results) if input is None else where(condition, input, other)
+    return (
+        _nonzero(condition, as_tuple=True, results=results)
+        if input is None
+        else where(as_truth(condition), input, other)
+    )
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,5 +156,6 @@ INDEXING = (
     Lowering("masked_scatter", _masked_scatter),
     Lowering("nonzero", _nonzero, sized=True),
     Lowering("where", _where, sized=True),
+    Lowering("tensor_where", lambda x, condition, other: where(as_truth(condition), x, other)),
     Lowering("index_put", _index_put),
 )

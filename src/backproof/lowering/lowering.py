@@ -136,6 +136,7 @@ _SAME = {
 
 # Functions that share their last name with another that takes other arguments, by their whole name.
 _APART = {
+    "torch.Tensor.where": "tensor_where",
     "torch.nn.functional.unfold": "im2col",
     "torch.nn.functional.fold": "col2im",
     "torch.linalg.norm": "linalg_norm",

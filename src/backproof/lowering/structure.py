@@ -12,6 +12,7 @@ import numpy as np
 from backproof.errors import GraphError
 from backproof.ir.build import Ref
 from backproof.ir.compose.axes import axes_of, axis_of, places_beside
+from backproof.ir.types import Type
 from backproof.lowering.lowering import Lowering, moved
 
 KIND_OF = {
@@ -23,6 +24,12 @@ KIND_OF = {
 
 def _sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+
+
+def _laid_out(x: Ref, *shape: Any, results: tuple[Type, ...]) -> Ref:
+    """A size may be a tensor; the shape of the result says what it was."""
+    sizes = _sizes(shape)
+    return _reshape(x, *(results[0].shape if any(isinstance(size, Ref) for size in sizes) else sizes))
 
 
 def _reshape(x: Ref, *shape: Any) -> Ref:
@@ -235,7 +242,7 @@ def _filled(x: Ref, value: Any) -> Ref:
 
 
 STRUCTURE = (
-    *(Lowering(op, _reshape) for op in ("reshape", "view", "_unsafe_view", "view_copy")),
+    *(Lowering(op, _laid_out, sized=True) for op in ("reshape", "view", "_unsafe_view", "view_copy")),
     *(Lowering(op, moved) for op in ("contiguous", "clone", "alias", "alias_copy", "cpu", "identity")),
     Lowering("view_as", lambda x, other: _reshape(x, *other.shape)),
     Lowering("reshape_as", lambda x, other: _reshape(x, *other.shape)),

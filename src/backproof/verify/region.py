@@ -23,6 +23,8 @@ OTHERWISE = {"axis": "dim", "keepdims": "keepdim", "x1": "input", "x2": "other",
 """Names that PyTorch takes from NumPy, in place of its own."""
 SECOND = ("other", "mat2", "vec", "tensor", "vec2")
 SIZES = ("size", "shape", "dims", "repeats", "sizes")
+UNFIT = (LookupError, NotImplementedError, StopIteration, ZeroDivisionError, AssertionError)
+"""What the mathematics of a function may stumble over when it is asked for in a form that it does not have."""
 KINDS = {"bool": "bool", **dict.fromkeys(("int64", "int32", "int16", "int8", "uint8"), "int")}
 
 
@@ -163,7 +165,7 @@ def _written(
         if types != wanted:
             return f"its mathematics gives {', '.join(map(str, types))}, and it gave {', '.join(map(str, wanted))}"
         return Region(b.graph(*results), tuple(range(len(leaves))))
-    except (BackproofError, TypeError, ValueError, KeyError, AttributeError, NotImplementedError) as error:
+    except (BackproofError, TypeError, ValueError, AttributeError, *UNFIT) as error:
         return f"{op} is not lowered in this form: {error or 'it is random'}"
 
 

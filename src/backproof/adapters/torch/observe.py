@@ -202,6 +202,15 @@ class Observer(TorchFunctionMode):
         whole = self.values.number(base)
         return (base, whole), self.values.looked_through(base, whole, target)
 
+    def _looked(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A look at a tensor's memory in another way: what it sees is told by how both lie there."""
+        with self.quiet():
+            seen, result = self.values.number(args[0]), func(*args, **kwargs)
+            self._append(
+                "seen_through", ([{"value": seen}, lay(args[0]), lay(result)], {}), (self.values.made(result),)
+            )
+        return result
+
     def _uncover(self, base: torch.Tensor) -> None:
         """A call has made its result in another shape, and gave a view of it: what is written into the view goes back to that."""
         views = (seen for seen in self.values.alive() if seen._is_view() and seen._base is base)  # noqa: SLF001 # as above
@@ -227,6 +236,8 @@ class Observer(TorchFunctionMode):
         """A function without a lowering: what it is made of, if that is made of functions; else it alone, by name."""
         if func in self._entered or not tensors_in((args, kwargs)):
             return func(*args, **kwargs)  # it dispatches to itself, or reads no tensor
+        if op == "as_strided" and args:
+            return self._looked(func, args, kwargs)
         before = len(self.calls)
         with self.quiet():
             said = self._said(args, kwargs)
@@ -261,6 +272,10 @@ class Observer(TorchFunctionMode):
         before = {id(item) for item in tensors_in(given)}
         if not outputs or all(id(item) in before for item in outputs):
             return  # a number, or the very tensor that was given
+        if not before:  # it was computed from numbers alone
+            for item in outputs:
+                self.values.made(item, "source")
+            return
         rounded = self.casts.said(op, given, outputs)
         if rounded:
             said = renumbered(said[0], rounded), renumbered(said[1], rounded)
