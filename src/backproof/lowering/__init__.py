@@ -20,6 +20,7 @@ from backproof.lowering.reductions import REDUCTIONS
 from backproof.lowering.running import RUNNING
 from backproof.lowering.space import SPACE
 from backproof.lowering.structure import STRUCTURE
+from backproof.lowering.tables import TABLES
 
 LOWERINGS: dict[str, Lowering] = {
     lowering.name: lowering
@@ -27,7 +28,7 @@ LOWERINGS: dict[str, Lowering] = {
         *(ARITHMETIC, FUNCTIONS, ALGEBRA),
         *(REDUCTIONS, ORDERS, RUNNING),
         *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE),
-        *(NETWORKS, RECURRENT, LOSSES),
+        *(NETWORKS, TABLES, RECURRENT, LOSSES),
         *(MEMORY, MASKS),
     )
     for lowering in family

@@ -12,7 +12,7 @@ from backproof.errors import GraphError
 from backproof.ir.build import Ref, matmul
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import axis_of
-from backproof.ir.compose.reduce import mean, norm, total
+from backproof.ir.compose.reduce import norm
 from backproof.ir.types import Type
 from backproof.lowering.arithmetic import as_real, sloped, truncated
 from backproof.lowering.lowering import Lowering, moved
@@ -76,60 +76,6 @@ def _rrelu(
     if training:
         raise NotImplementedError  # its slopes are drawn, and stay inside of the kernel
     return COMPOSITIONS["leaky_relu"].function(x, (lower + upper) / 2)
-
-
-def _embedding(
-    index: Ref,
-    weight: Ref,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Ref:
-    del norm_type, sparse
-    if max_norm is not None or scale_grad_by_freq:
-        raise GraphError("embedding with max_norm or scale_grad_by_freq is not lowered")
-    return COMPOSITIONS["embedding"].function(index, weight, padding_idx)
-
-
-def _embedding_bag(
-    index: Ref,
-    weight: Ref,
-    offsets: Ref | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2,
-    scale_grad_by_freq: bool = False,
-    mode: str = "mean",
-    sparse: bool = False,
-    per_sample_weights: Ref | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> Ref:
-    """Rows of each bag, added up, averaged, or the largest of each column."""
-    del norm_type, sparse
-    if max_norm is not None or scale_grad_by_freq or padding_idx is not None:
-        raise GraphError("embedding_bag with max_norm, scale_grad_by_freq or padding_idx is not lowered")
-    D = weight.builder
-    rows = D.gather(weight, index, axis=0)
-    if per_sample_weights is not None:
-        rows = rows * D.broadcast(per_sample_weights, shape=rows.shape, axes=tuple(range(len(index.shape))))
-    if offsets is None:
-        return {"sum": total, "mean": mean, "max": COMPOSITIONS["amax"].function}[mode](rows, 1)
-    if mode == "max":
-        raise GraphError("embedding_bag with offsets and the largest of each bag is not lowered")
-    count, n = index.shape[0], offsets.shape[0]
-    place, begin = (
-        D.broadcast(D.iota(size=count), shape=(count, n), axes=(0,)),
-        D.broadcast(offsets, shape=(count, n), axes=(1,)),
-    )
-    bags = n - 1 if include_last_offset else n
-    which = D.cast(D.sum(D.cast(begin <= place, to="real"), axes=(1,)) - 0.5, to="int")
-    sums = D.scatter_add(which, rows, axis=0, size=bags)
-    if mode == "sum":
-        return sums
-    sizes = D.scatter_add(which, D.cast(place, to="real")[:, 0].constant(1.0), axis=0, size=bags)
-    return sums / D.broadcast(_choose(sizes > 0.0, sizes, 1.0), shape=sums.shape, axes=(0,))
 
 
 def _softmax(name: str, sign: float = 1.0) -> Callable[..., Ref]:
@@ -329,12 +275,6 @@ def _dropout(x: Ref, p: float = 0.5, training: bool = True, inplace: bool = Fals
 
 NETWORKS = (
     Lowering("linear", _linear),
-    Lowering("embedding", _embedding),
-    Lowering(
-        "torch_embedding",
-        lambda weight, index, *rest: _embedding(index, weight, rest[0] if rest and rest[0] >= 0 else None),
-    ),
-    Lowering("embedding_bag", _embedding_bag),
     *(Lowering(f"conv{n}d", COMPOSITIONS[f"conv{n}d"].function) for n in (1, 2, 3)),
     *(Lowering(f"conv_transpose{n}d", COMPOSITIONS[f"conv_transpose{n}d"].function) for n in (1, 2, 3)),
     Lowering("layer_norm", _layer_norm),
