@@ -11,6 +11,8 @@ X, Y = real(5, 4), real(5, 4, seed=1)
 K = torch.tensor([0, 3, 2, -100, 1])
 SEGMENTS, PIXELS = real(2, 4, 3, 3), whole(2, 3, 3, below=4)
 WEIGHT = plain(above(4))
+SPOKEN = torch.log_softmax(plain(real(6, 2, 5)), 2).requires_grad_()
+WORDS = torch.tensor([[1, 2, 2], [3, 1, 4]])
 PROBABLE = torch.softmax(plain(Y), 1).requires_grad_()
 SIGNS = torch.tensor([1, -1, 1, 1, -1])
 BITS = (plain(Y) > 0).double()
@@ -22,6 +24,11 @@ LOSSES: list[Use] = [
     use(F.cross_entropy, X, K, label_smoothing=0.2, reduction="none"),
     use(F.cross_entropy, X, PROBABLE),
     use(F.cross_entropy, X, PROBABLE, weight=WEIGHT, label_smoothing=0.1),
+    use(F.ctc_loss, SPOKEN, WORDS, torch.tensor([6, 4]), torch.tensor([3, 2])),
+    use(F.ctc_loss, SPOKEN, WORDS, (6, 5), (3, 0), reduction="sum"),
+    use(F.ctc_loss, SPOKEN, torch.tensor([1, 2, 2, 3]), (6, 5), (3, 1), reduction="none"),
+    use(F.ctc_loss, SPOKEN, WORDS, (6, 1), (3, 2), zero_infinity=True),
+    use(F.ctc_loss, SPOKEN, WORDS - 1, (6, 6), (3, 3), blank=4),
     use(F.cross_entropy, SEGMENTS, PIXELS),
     use(F.cross_entropy, SEGMENTS, PIXELS, weight=WEIGHT, reduction="none"),
     use(F.cross_entropy, real(4), torch.tensor(2)),

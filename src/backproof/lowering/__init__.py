@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backproof.lowering.algebra import ALGEBRA
+from backproof.lowering.alignment import ALIGNMENT
 from backproof.lowering.along import ALONG
 from backproof.lowering.arithmetic import ARITHMETIC
 from backproof.lowering.diagonals import DIAGONALS
@@ -28,7 +29,7 @@ LOWERINGS: dict[str, Lowering] = {
         *(ARITHMETIC, FUNCTIONS, ALGEBRA),
         *(REDUCTIONS, ORDERS, RUNNING),
         *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE),
-        *(NETWORKS, TABLES, RECURRENT, LOSSES),
+        *(NETWORKS, TABLES, RECURRENT, LOSSES, ALIGNMENT),
         *(MEMORY, MASKS),
     )
     for lowering in family

@@ -60,7 +60,6 @@ def check_region(subject: Subject, number: int, region: Region) -> None:
                 continue
             origins = () if total is None else total.known
             because = f"its backward gives input {place_of_input} what is not the derivative of its forward"
-            because += f"; if that is meant, bpt.intended({region.name}) says so" if region.kind == "function" else ""
             subject.compare("gradient", place, value, key, derived, origins, claimed=claimed, because=because)
 
 
