@@ -17,7 +17,7 @@ import numpy as np
 
 from backproof.errors import InputError
 from backproof.trace.place import Place
-from backproof.trace.safetensors import Tensors
+from backproof.trace.safetensors import Tensors, once
 from backproof.trace.step import Step
 
 STEP, TENSORS, SHARED = "step.json", "tensors.safetensors", "shared.json"
@@ -74,7 +74,7 @@ def read(folder: str | Path) -> Recorded:
 
 def _json(place: Place) -> Any:
     try:
-        return json.loads(place.read(most=LARGEST))
+        return json.loads(place.read(most=LARGEST), object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: not JSON: {error}") from None
 

@@ -291,6 +291,9 @@ HOSTILE = {
     "a negative offset": header(lambda text: text.replace('"data_offsets":[0', '"data_offsets":[-8', 1)),
     "a format that is none": header(lambda text: text.replace('"F32"', '"F33"', 1)),
     "a format of another value": header(lambda text: text.replace('"F32"', '"I32"', 1)),
+    "a key twice": lambda run: (run / "step000001" / "step.json").write_text(
+        (run / "step000001" / "step.json").read_text().replace('"index"', '"index": 1, "index"', 1)
+    ),
     "JSON that is no step": file("step.json", b"[1, 2]"),
     "JSON without an end": file("step.json", b"[" * 100_000),
     "another version": edited(lambda step: step.update(format="backproof.step.v9")),
