@@ -1,6 +1,7 @@
 """Make receipts of what a framework recorded: `bp import pytorch FILE`, `bp import pytorch multi FILE`.
 
-A pipe (`-`) of several sidecars is a stream, with or without `multi`.
+A pipe (`-`) of several sidecars is a stream, with or without `multi`. Receipts up to 0.8.0 carry nine digits and no number
+below 1e-13; --lossless writes version 1.0.0, with every digit of every finite number.
 
 The receipts go to standard output (or --out), each judged by the engine beside the framework's own numbers; with
 --json the result goes to standard error. Exit code: 0 every number agrees, 1 one does not (the receipts are written
