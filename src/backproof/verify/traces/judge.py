@@ -196,6 +196,8 @@ class Judge:
         if causes & {"finding", "follows"}:
             self.tainted[place] = "follows"
             return "follows", room
+        if place.phase == "w_after" and self.rooms.normalised(place):
+            return "rounding", room
         if causes & {"flip", "undecided"}:
             self.tainted[place] = "undecided"
             because = "it is made from what a decision changed, and its own mathematics is not derived"

@@ -73,6 +73,24 @@ class Rooms:
         scale, moved = self.gaps[place].scale, self.gaps.get(before)
         return float(4 * stored + (4 * stored * moved.scale / scale if moved and scale else 0.0))
 
+    def normalised(self, place: Place) -> bool:
+        """Whether updates by a rule that is not told differ only where what they are made from does, each element for itself.
+
+        Some rules divide a gradient by its own size: what is nothing but rounding then moves a parameter as far as anything else.
+        """
+        before = Place(place.probe, "w_before", place.parameter)
+        if self.a.told.optimizer or self.b.told.optimizer or before not in self.gaps:
+            return False
+        x, y = (side.tensor(place) - side.tensor(before) for side in (self.a, self.b))
+        part = np.zeros(x.shape)
+        for one in self.reads(place):
+            g, h = (side.tensor(one) for side in (self.a, self.b))
+            if one.phase in ("grad_scaled", "opt_before") and g.shape == h.shape == x.shape:
+                with np.errstate(all="ignore"):
+                    part = np.fmax(part, np.nan_to_num(np.abs(g - h) / np.maximum(np.abs(g), np.abs(h))))
+        allowed = self._update_room(place, self._units(place)[0]) * self.gaps[place].scale
+        return bool(np.all(np.abs(x - y) <= allowed + GAIN * part * np.maximum(np.abs(x), np.abs(y))))
+
     def leans(self, place: Place) -> bool:
         """Whether updates differ in size by more than the roundings of their elements add up to."""
         found, before = self.gaps[place], self.gaps.get(Place(place.probe, "w_before", place.parameter))

@@ -127,13 +127,18 @@ def _update(locals_: Locals, place: Place, first: bool) -> None:
         tries.append(
             {at: _judged(side, at, claim, found[key], remark) for key, (at, claim) in claims.items() if key in found}
         )
-        if all(one.verdict != "broken" for one in tries[-1].values()):
+        if not _broken(tries[-1]):
             break
-    whole = all(one.verdict != "broken" for one in tries[-1].values())
-    locals_.found.update(tries[-1] if whole else tries[0])
+    best = min(tries, key=_broken)  # of several that explain as much, the plainest
+    locals_.found.update(best)
     note = "no optimizer state was recorded before the first step; it is taken to be fresh"
     if fresh and note not in locals_.assumed:
         locals_.assumed.append(note)
+
+
+def _broken(found: Mapping[Place, Local]) -> int:
+    """How much a way of keeping numbers leaves unexplained."""
+    return sum(one.verdict == "broken" for one in found.values())
 
 
 def _ways(settings: Mapping[str, Any], computing: str) -> Iterator[tuple[dict[str, Any], str]]:
