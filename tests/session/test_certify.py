@@ -7,6 +7,7 @@ import pytest
 
 from backproof.engine.domain import float64
 from backproof.engine.evaluate import evaluate
+from backproof.engine.field import P
 from backproof.errors import SessionError
 from backproof.ir.backprop import backprop
 from backproof.ir.build import Builder
@@ -62,6 +63,18 @@ def test_an_honest_node_of_many_inputs_is_certified():
     found = certify(graph, seed=1, loop=leaving_out)
 
     assert {refusal.place for refusal in found.refusals} == {"%3 leaf (part4)"}
+
+
+def test_the_chance_of_error_follows_from_the_degree_and_the_symbols():
+    b = Builder()
+    x = b.leaf(real(5), "x")
+    cube = certify(b.graph(b.sum(x * x * x, axes=(0,))), trials=1)
+    symbols = certify(b.graph(b.sum(b.exp(x), axes=(0,))), trials=2)
+
+    # dx·x·x and the seed, and no symbol; then dx·exp(x) and the seed, where the arguments of 5 symbols may be equal by accident.
+    assert (cube.degree, cube.symbols, cube.error) == (4, 0, pytest.approx(4 / P))
+    assert (symbols.degree, symbols.symbols) == (3, 5)
+    assert symbols.error == pytest.approx((3 * (1 + 5**2 / 2) / P) ** 2)
 
 
 def test_the_report_can_be_repeated_from_its_seed():
@@ -258,6 +271,20 @@ def test_a_wrong_float_kernel_is_found_by_equality_with_integers(monkeypatch):
 
     assert found.refusals[0].check == "float64 = integers, forward"
     assert "dot_general" in found.refusals[0].place
+
+
+def test_a_sum_of_gradients_that_is_wrong_in_floats_alone_is_found_by_equality_with_integers():
+    def off_in_floats(tape, gradients):
+        found = run_backward(tape, gradients)
+        if found[1].dtype == np.float64:
+            found[1] = np.nextafter(found[1], np.inf)  # by the smallest amount there is
+        return found
+
+    found = certify(network(), seed=1, loop=off_in_floats)
+
+    assert [(refusal.check, refusal.place) for refusal in found.refusals] == [
+        ("float64 = integers, backward", "%1 leaf (w1)")
+    ]
 
 
 def test_what_cannot_be_checked_in_integers_is_said():

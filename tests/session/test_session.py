@@ -1,5 +1,8 @@
 """The session: what it records, what it refuses, and that it trains."""
 
+import inspect
+import pydoc
+
 import array_api_compat.torch
 import numpy as np
 import pytest
@@ -319,10 +322,13 @@ def test_a_wrong_shape_is_refused_and_nothing_is_recorded(wrong, match):
     assert len(s.graph()) == before
 
 
-def test_a_session_and_a_parameter_say_what_they_are():
+def test_a_session_a_parameter_and_an_operation_say_what_they_are():
     s, *_ = recorded()
+    stride = inspect.signature(s.conv2d).parameters["stride"]
 
     assert repr(s) == "Session(float64: 2 leaves, 1 operations)"
+    assert (s.conv2d.__name__, stride.default) == ("conv2d", 1)
+    assert "one sample or a batch" in pydoc.render_doc(s.conv2d)
     assert repr(s.param(np.ones((2, 3)), "w")) == "Parameter(w, shape [2, 3])"
 
 
@@ -428,6 +434,21 @@ def test_sgd_moves_every_parameter_but_the_frozen_and_twice_what_is_used_twice()
     assert p.value == pytest.approx(2 - 0.1 * 6)
     assert frozen.value == 3
     assert twice.value == pytest.approx(1 - 2 * 0.1 * 6)
+
+
+def test_a_parameter_takes_what_it_is_given():
+    s = Session("float32")
+    w = s.param([1.0, 2.0], "w")
+    w.value = [3, 4]
+    leaf = s.use(w)
+    s.sgd_step_all(0.5, s.backward_dense_all(s.mul(leaf, leaf), [1, 1]))
+
+    assert s.value(leaf).tolist() == [3, 4]
+    assert (w.value.dtype, w.value.tolist()) == (np.float32, [0, 0])
+    w.value = "text"
+    s.reset_tape()
+    with pytest.raises(SessionError, match="w: cannot read"):
+        s.use(w)
 
 
 def test_sgd_refuses_gradients_that_do_not_fit():

@@ -22,7 +22,7 @@ class Parameter:
         self.domain = domain
 
     def __repr__(self) -> str:
-        return f"Parameter({self.name or 'unnamed'}, shape {list(self.value.shape)})"
+        return f"Parameter({self.name or 'unnamed'}, shape {list(np.shape(self.value))})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a place is itself alone

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from inspect import signature
+from functools import cached_property, wraps
+from inspect import Signature, signature
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,15 +36,30 @@ class Operation:
     says: str
     function: Callable[..., Ref]
 
+    @cached_property
+    def takes(self) -> Signature:
+        """The arguments, and what stands for those that are not given."""
+        return signature(self.function)
+
+    def method(self, record: Callable[..., Ref]) -> Callable[..., Ref]:
+        """The operation as a method of a session, which `help` can speak of."""
+
+        def operate(*given: Any, **params: Any) -> Ref:
+            return record(self, *given, **params)
+
+        operate.__name__ = operate.__qualname__ = self.name
+        operate.__doc__ = self.says
+        operate.__signature__ = self.takes  # type: ignore[attr-defined] # where inspect looks for it
+        return operate
+
     def misuse(self, given: Sequence[Any], params: dict[str, Any]) -> str:
         """What is wrong with these arguments, as far as their number, names and sorts go."""
-        takes = signature(self.function)
         try:
-            bound = takes.bind(*given, **params)
+            bound = self.takes.bind(*given, **params)
         except TypeError as error:
-            return f"{error}; it takes {takes}"
+            return f"{error}; it takes {self.takes}"
         for name, value in bound.arguments.items():
-            sort, what = _SORTS.get(takes.parameters[name].annotation, (object, ""))
+            sort, what = _SORTS.get(self.takes.parameters[name].annotation, (object, ""))
             if not isinstance(value, sort) or (isinstance(value, bool) and sort is not object):
                 return f"{name} is {what}, and got {type(value).__name__}"
         return ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsFloat
 from weakref import WeakSet
 
@@ -78,7 +77,8 @@ class Session:
             raise SessionError(
                 f"{parameter!r} is of {parameter.domain}, and this session computes in {self.domain.name}"
             )
-        ref = self._leaf(self._real(parameter.value, repr(parameter), copied=False), "real", parameter.name)
+        parameter.value = self._real(parameter.value, parameter.name or "the parameter", copied=False)
+        ref = self._leaf(parameter.value, "real", parameter.name)
         self._parameters[ref.id] = parameter
         if not parameter.requires_grad:
             self._frozen.add(ref.id)
@@ -181,7 +181,7 @@ class Session:
             raise AttributeError(name)
         if name not in OPERATIONS:
             raise AttributeError(f"a session has no operation {name!r}; dir(session) lists them")
-        return partial(self._record, OPERATIONS[name])
+        return OPERATIONS[name].method(self._record)
 
     def _record(self, operation: Operation, /, *given: Any, **params: Any) -> Ref:
         """An operation, recorded whole or, on an error, not at all."""
