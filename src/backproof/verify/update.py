@@ -201,10 +201,10 @@ class _Update:
         """The count of a rule's steps goes up by one."""
         key = f"u{self.number}:after:{STEP}:{subject.name}"
         if key in self.tensors:
-            after = int(self.tensors[key])
-            because = f"the step count goes from {subject.count - 1} to {after}"
-            holds, numbers = after == subject.count, (after, subject.count)
-            yield _exactly(subject.name, STEP, because, holds=holds, numbers=numbers)
+            after, held = float(self.tensors[key]), self.held(subject.name)
+            before = float(held[STEP]) if STEP in held else subject.count - 1.0
+            because = f"the step count goes from {before:g} to {after:g}"
+            yield _exactly(subject.name, STEP, because, holds=after == before + 1, numbers=(after, before + 1))
 
 
 def _is_broken(result: Result | NotChecked) -> TypeGuard[Result]:

@@ -226,6 +226,28 @@ def test_a_record_that_spends_the_slack_of_its_bands_shows_in_its_drift(run, cap
     assert forged["steps"][0]["drift"]["explained"] > 2 * honest["steps"][0]["drift"]["explained"]
 
 
+def test_whichever_number_is_changed_the_step_no_longer_holds(run):
+    """One element of each tensor that the step wrote, moved by a twentieth of the largest, or an index by one."""
+    path = run / "step000001" / "tensors.safetensors"
+    raw = path.read_bytes()
+    begin = 8 + struct.unpack("<Q", raw[:8])[0]
+    header, random = json.loads(raw[8:begin]), np.random.default_rng(0)
+    header.pop("__metadata__", None)
+    missed = []
+    for name, entry in header.items():
+        place = slice(*(begin + offset for offset in entry["data_offsets"]))
+        numbers = np.frombuffer(raw[place], dtype={"F32": np.float32, "I64": np.int64}[entry["dtype"]]).copy()
+        at = random.integers(numbers.size)
+        most = abs(numbers).max()
+        numbers[at] += (most / 20 or 1.0) if entry["dtype"] == "F32" else 1 if numbers[at] < most else -1
+        path.write_bytes(raw[: place.start] + numbers.tobytes() + raw[place.stop :])
+
+        if backproof.verify(run, steps=[0, 1]).verdict != "broken":
+            missed.append((name, int(at)))
+    assert len(header) > 30
+    assert missed == []
+
+
 # ── hostile folders ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
