@@ -104,9 +104,18 @@ def _came_back(subject: Subject, x: int, bearer: int, passing: int) -> Any:
     if key in subject.tensors or maker is None or maker.op != "seen_through":
         return subject.array(key) if key in subject.tensors else None
     base, lies = maker.args[0]["value"], [maker.args[i]["lies"] for i in (1, 2)]
-    readers = [call.op for call in subject.step.calls if base in values_in(call.given)]
+    readers = [
+        call.op
+        for call in subject.step.calls
+        if base in values_in(call.given)
+        and any(subject.reached(y, passing) or subject.value(y).inner for y in call.outputs)
+    ]
     key = gradient_key(subject.bearer(base), passing)
-    if key not in subject.tensors or sorted(readers) != ["seen_through", "written_through"]:
+    if (
+        key not in subject.tensors
+        or not {*readers} <= {"seen_through", "written_through"}
+        or readers.count("seen_through") > 1
+    ):
         return None
     found = subject.array(key)
     return (

@@ -281,6 +281,22 @@ def adversaries() -> Made:
     return nn.ModuleList([maker, judge]), [first, second], step
 
 
+def penalised() -> Made:
+    """A gradient is differentiated again: itself it is checked, and what comes back through it is not."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(i: int) -> None:
+        x, y = data(i)
+        between = (x * 0.5).requires_grad_()
+        optimizer.zero_grad()
+        (slope,) = torch.autograd.grad(model(between).sum(), between, create_graph=True)
+        (fn.cross_entropy(model(x), y) + (slope.norm(2, 1) - 1).square().mean()).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
 # ── parts of models ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -426,6 +442,7 @@ PROGRAMS = (
     Program("parameters first seen in inference mode", first_without_gradients),
     Program("a state carried over", carried_over),
     Program("adversaries", adversaries),
+    Program("a penalty on a gradient", penalised, ("value", "gradient of")),
     Program("experts by torch.where", through(routed, **{f"e{i}": lambda: nn.Linear(16, 16) for i in range(4)})),
     Program("distributions", through(distributed)),
     Program("dropout in place of a view", through(dropped_in_place)),

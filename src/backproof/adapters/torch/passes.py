@@ -83,5 +83,8 @@ def _handed_out(observer: Observer, given: dict[str, Any], result: Any) -> list[
         if isinstance(x, torch.Tensor) and isinstance(gradient, torch.Tensor):
             traced = gradient.grad_fn is not None  # it can be differentiated again: by what, no call shows
             number = values.number(gradient) if traced or values.known(gradient) else values.made(gradient, "gradient")
+            for stranger in values.unseen if traced else ():
+                if stranger["value"] == number:
+                    stranger["by"] = "torch.autograd.grad with create_graph"
             found.append([values.number(x), number])
     return found

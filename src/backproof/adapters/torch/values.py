@@ -26,6 +26,8 @@ class _Seen:
     version: int
     epoch: int
     maker: Any
+    wants: bool
+    """Whether it wanted a gradient."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,9 @@ class Values:
             return self._changed(tensor, seen)
         if tensor.grad_fn is not seen.maker:  # it got its place in the backward pass after it was computed
             seen.maker = tensor.grad_fn
+            self.follow(tensor, seen.number, made=False)
+        elif tensor.requires_grad and not seen.wants:  # it was asked for a gradient after it was computed
+            seen.wants = True
             self.follow(tensor, seen.number, made=False)
         return seen.number
 
@@ -188,7 +193,9 @@ class Values:
     def _take(self, tensor: torch.Tensor, number: int) -> None:
         if id(tensor) not in self._seen:
             self._alive.append(tensor)  # an id is only ever one tensor's while that lives
-        self._seen[id(tensor)] = _Seen(number, _version(tensor), self._memory(tensor).epoch, tensor.grad_fn)
+        self._seen[id(tensor)] = _Seen(
+            number, _version(tensor), self._memory(tensor).epoch, tensor.grad_fn, tensor.requires_grad
+        )
 
     def _was_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor that can be differentiated was made before the step."""
