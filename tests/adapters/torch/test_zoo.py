@@ -15,7 +15,7 @@ import backproof.torch as bpt
 from backproof.verify.outcome import StepVerdict
 from backproof.verify.run import verify_run
 
-ZOO = {**zoo_transformers.HOUSE, **zoo_layers.HOUSE}
+ZOO = {**zoo_transformers.HOUSE, **zoo_layers.HOUSE, **zoo_transformers.MORE}
 
 OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3),

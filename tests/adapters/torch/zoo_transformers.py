@@ -176,3 +176,79 @@ HOUSE: dict[str, tuple[Callable[[], torch.nn.Module], dict[str, Any]]] = {
     ),
     "efficientnet": (EFFICIENTNET, IMAGES),
 }
+
+# ── and more of them ────────────────────────────────────────────────────────────────────────────────────────────────
+
+MIXED = {"num_experts_per_tok": 2, "moe_intermediate_size": 16, "first_k_dense_replace": 1, "n_routed_experts": 4}
+LATENT = {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+STAGES = {"depths": [1, 1], "hidden_sizes": [8, 16], "num_attention_heads": [1, 2], "patch_sizes": [3, 3]}
+SPEECH = {
+    **SMALL,
+    "num_hidden_layers": 1,
+    "vocab_size": 20,
+    "conv_dim": [8, 8],
+    "conv_stride": [5, 2],
+    "conv_kernel": [10, 3],
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "layerdrop": 0.0,
+    "mask_time_prob": 0.0,
+}
+WAVES = torch.linspace(-1, 1, 2 * 800).reshape(2, 800).sin()
+SPOKEN = torch.tensor([[1, 2, 3], [4, 5, -100]])
+LONGER = {"attention_window": [4, 4], "max_position_embeddings": 64, "pad_token_id": 0}
+
+MORE: dict[str, tuple[Callable[[], torch.nn.Module], dict[str, Any]]] = {
+    "mistral": (built("MistralForCausalLM", **GROUPED, sliding_window=8), PADDED),
+    "opt": (
+        built(
+            "OPTForCausalLM",
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            ffn_dim=64,
+            vocab_size=100,
+            word_embed_proj_dim=32,
+        ),
+        PADDED,
+    ),
+    "bloom": (built("BloomForCausalLM", "eager", hidden_size=32, n_layer=2, n_head=4, vocab_size=100), PADDED),
+    "gpt-neox": (built("GPTNeoXForCausalLM", **WORDS), PADDED),
+    "albert": (built("AlbertForMaskedLM", **WORDS, embedding_size=16), PADDED),
+    "electra": (built("ElectraForMaskedLM", **WORDS, embedding_size=16), PADDED),
+    "deepseek": (built("DeepseekV3ForCausalLM", **WORDS, **MIXED, **LATENT, n_group=2, topk_group=1), TEXT),
+    "longformer": (built("LongformerForMaskedLM", "eager", **WORDS, **LONGER), {"input_ids": IDS + 1, "labels": IDS}),
+    "segformer": (
+        built(
+            "SegformerForSemanticSegmentation",
+            "eager",
+            num_encoder_blocks=2,
+            sr_ratios=[2, 1],
+            strides=[2, 2],
+            mlp_ratios=[2, 2],
+            decoder_hidden_size=16,
+            num_labels=3,
+            **STAGES,
+        ),
+        {"pixel_values": PICTURES, "labels": (PICTURES[:, 0] > 0).long()},
+    ),
+    "swin2": (
+        built(
+            "Swinv2ForImageClassification",
+            "eager",
+            image_size=32,
+            patch_size=4,
+            embed_dim=8,
+            depths=[2, 2],
+            num_heads=[2, 4],
+            window_size=4,
+        ),
+        IMAGES,
+    ),
+    "wav2vec2": (built("Wav2Vec2ForCTC", **SPEECH), {"input_values": WAVES, "labels": SPOKEN}),
+    "beit": (
+        built("BeitForImageClassification", "eager", **SMALL, image_size=32, patch_size=8),
+        IMAGES,
+    ),
+}

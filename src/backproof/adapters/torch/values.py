@@ -125,7 +125,7 @@ class Values:
     def surfaced(self, tensor: torch.Tensor) -> int:
         """The number of what was made inside of a region, and now is its result: its gradient can be seen."""
         seen = self._seen[id(tensor)]
-        seen.maker = tensor.grad_fn
+        seen.maker, seen.wants = tensor.grad_fn, tensor.requires_grad
         number = self.number(tensor)
         if tensor.requires_grad:
             self.change(number, inner=False)
