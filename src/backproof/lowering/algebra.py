@@ -14,14 +14,30 @@ from backproof.lowering.arithmetic import as_real
 from backproof.lowering.diagonals import diagonal_of
 from backproof.lowering.lowering import Lowering
 
+MOST_AMONG = 1 << 24
+
+
+def among(x: Ref, terms: int, to: str) -> Ref:
+    """x as one term of a sum of so many more: kernels of float64 begin a product with what is added to it, and round it at each term."""
+    if to != "float64":
+        return x
+    D, parts = x.builder, 1 << terms.bit_length()  # a power of two, so that the parts are exact
+    if x.type.size * parts > MOST_AMONG:
+        return x
+    each = D.broadcast(x / float(parts), shape=(parts, *x.shape), axes=tuple(range(1, len(x.shape) + 1)))
+    return D.sum(each, axes=(0,))
+
 
 def _plus(function: Callable[..., Ref]) -> Callable[..., Ref]:
     """β·x + α·(a product)."""
 
-    def lower(x: Ref, *given: Ref, beta: float = 1, alpha: float = 1, **named: Ref) -> Ref:
+    def lower(x: Ref, *given: Ref, beta: float = 1, alpha: float = 1, format: str = "float32", **named: Ref) -> Ref:  # noqa: A002
         found = function(*given, *named.values())  # the two have other names in each of these
         found = found if alpha == 1 else found * float(alpha)
-        return found if beta == 0 else (x if beta == 1 else x * float(beta)) + found
+        if beta == 0:
+            return found
+        terms = 1 if function is _outer else next(iter((*given, *named.values()))).shape[-1]
+        return among(x if beta == 1 else x * float(beta), terms, format) + found
 
     return lower
 
@@ -222,9 +238,9 @@ def _arranged(x: Ref, axes: list[str], result: list[str], sizes: dict[str, int])
 ALGEBRA = (
     *(Lowering(op, lambda a, b, **_: matmul(a, b)) for op in ("matmul", "mm", "bmm", "mv")),
     Lowering("rmatmul", lambda a, b: matmul(b, a)),
-    *(Lowering(op, _plus(matmul)) for op in ("addmm", "addmv", "baddbmm")),
-    Lowering("addbmm", _plus(_added)),
-    Lowering("addr", _plus(_outer)),
+    *(Lowering(op, _plus(matmul), formatted=True) for op in ("addmm", "addmv", "baddbmm")),
+    Lowering("addbmm", _plus(_added), formatted=True),
+    Lowering("addr", _plus(_outer), formatted=True),
     *(Lowering(op, _dot) for op in ("dot", "vdot")),
     Lowering("outer", _outer),
     Lowering("ger", _outer),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import axis_of
 from backproof.ir.compose.reduce import norm
 from backproof.ir.types import Type
+from backproof.lowering.algebra import among
 from backproof.lowering.arithmetic import as_real, sloped, truncated
 from backproof.lowering.lowering import Lowering, moved
 from backproof.lowering.reductions import vector_norm
@@ -38,11 +40,29 @@ def _named(name: str) -> Callable[..., Ref]:
     return lower
 
 
-def _linear(x: Ref, weight: Ref, bias: Ref | None = None) -> Ref:
+def _linear(x: Ref, weight: Ref, bias: Ref | None = None, *, format: str = "float32") -> Ref:  # noqa: A002
     if len(weight.shape) == 1:  # one feature out, and no axis for it
         found = matmul(x, weight)
         return found if bias is None else found + bias
+    bias = None if bias is None else among(bias, weight.shape[1], format)
     return moved(COMPOSITIONS["linear"].function(x, weight, bias))
+
+
+def _conv(rank: int) -> Callable[..., Ref]:
+    function = COMPOSITIONS[f"conv{rank}d"].function
+
+    def lower(
+        x: Ref,
+        weight: Ref,
+        bias: Ref | None = None,
+        *args: Any,
+        format: str = "float32",  # noqa: A002 # the format of the result
+        **named: Any,
+    ) -> Ref:
+        bias = None if bias is None else among(bias, math.prod(weight.shape[1:]), format)
+        return function(x, weight, bias, *args, **named)
+
+    return lower
 
 
 def _hardsigmoid(x: Ref, inplace: bool = False) -> Ref:
@@ -274,8 +294,8 @@ def _dropout(x: Ref, p: float = 0.5, training: bool = True, inplace: bool = Fals
 
 
 NETWORKS = (
-    Lowering("linear", _linear),
-    *(Lowering(f"conv{n}d", COMPOSITIONS[f"conv{n}d"].function) for n in (1, 2, 3)),
+    Lowering("linear", _linear, formatted=True),
+    *(Lowering(f"conv{n}d", _conv(n), formatted=True) for n in (1, 2, 3)),
     *(Lowering(f"conv_transpose{n}d", COMPOSITIONS[f"conv_transpose{n}d"].function) for n in (1, 2, 3)),
     Lowering("layer_norm", _layer_norm),
     Lowering("rms_norm", _rms_norm, formatted=True, in_pieces=True),

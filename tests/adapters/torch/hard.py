@@ -84,6 +84,14 @@ def ignored(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return fn.cross_entropy(z.repeat(1, 1000), torch.where(torch.arange(12) % 2 == 0, -100, y * 999))
 
 
+def beside_much(h: torch.Tensor) -> torch.Tensor:
+    """Products that are small beside what they are added to: a kernel may begin with that, and round it at every term."""
+    h = h.double()
+    large, turn = h.new_full((12, 12), 1000.0), h.t() * 0.1
+    found = torch.addmm(large, h, turn, alpha=0.35) + torch.baddbmm(large[None], h[None], turn[None], alpha=0.35)[0]
+    return (h + fn.linear(h, h[:1].expand(16, 16) * 0.1, h.new_full((16,), 1000.0)) + found[:, :1] - 2000.0).float()
+
+
 HARD = (
     Program("a layer norm of mean 100", hard(lambda h, norm: norm(h + 100), norm=lambda: nn.LayerNorm(16))),
     Program("a layer norm of mean 10000", hard(lambda h, norm: norm(h + 1e4), norm=lambda: nn.LayerNorm(16))),
@@ -105,6 +113,7 @@ HARD = (
     Program("gradients of 1e-30", hard(loss=times(1e-30))),
     Program("subnormal gradients", hard(loss=times(1e-38), optimizer=torch.optim.SGD)),
     Program("numbers of 1e15", hard(lambda h: h * 1e15, lambda z, y: (z / 1e15).square().mean())),
+    Program("products beside large numbers", hard(beside_much)),
     Program("a batch of one", hard(lambda h, norm: fn.gelu(norm(h)), rows=1, norm=lambda: nn.LayerNorm(16))),
     Program("empty selections", hard(nothing_chosen)),
     Program("tensors of size zero", hard(of_size_zero, empty=lambda: nn.Linear(0, 3))),
