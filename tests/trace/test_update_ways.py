@@ -25,7 +25,7 @@ def adam(w, g, state, t, lr=0.001, beta1=0.9, beta2=0.999):
 
 
 def write(folder, told, rule, noise=0.0, **settings):
-    """Two steps of one parameter, all of it computed in float32. A tenth of its gradient is nothing but rounding, as a bias's before a norm."""
+    """Two steps of one parameter, computed in float32. A tenth of its gradient is nothing but rounding, as a bias's before a norm."""
     rng, other = np.random.default_rng(0), np.random.default_rng(1)
     w, state = rng.standard_normal(4000).astype(F), {}
     writer = TraceWriter(folder, Manifest(batch=1, probes=(Probe("fc", ("input",)),), optimizer=told))
