@@ -50,6 +50,7 @@ def weighted_growth(z: Any, weight: Any, ulps: float) -> Any:
     """weight·((eᶻ − 1)·(1 + ulps) + ulps) from above, for z ≥ 0 and weights that may be 0; z is used up."""
     if not float(np.max(z, initial=0.0)) <= 1:
         return np.where(weight > 0, weight * (np.expm1(z) * (1 + ulps) + ulps), 0.0)
+    z = np.asarray(z)
     z += z * z  # eᶻ − 1 ≤ z + z² there
     z *= 1 + ulps
     z += ulps
