@@ -57,7 +57,7 @@ def measured(line, path):
 
     A small launcher starts it: a child begins with its parent's memory, and this process holds a framework.
     """
-    launched = [sys.executable, "-S", "-c", LAUNCHER, *command, str(path)]
+    launched = [sys.executable, "-S", "-c", LAUNCHER, *line, str(path)]
     said = subprocess.run(launched, capture_output=True, check=True, text=True).stdout.split()
     seconds, processor, peak = map(float, said)
     return Run(seconds, processor, peak / (1024 if sys.platform == "linux" else 1 << 20))
