@@ -20,7 +20,6 @@ PHASES = {
     "state": "opt_after",
     "chain": "w_before",
 }
-NEAR = 4 * FORMATS["float32"].unit  # of a number: what agrees so far is no other number, whatever else may have been
 BLOCK = 1 << 15  # elements that are judged at a time: what stays in the cache
 
 
@@ -226,7 +225,7 @@ def measured(claimed: Any, derived: Bound) -> Measured:
             if found > worst or begin == 0:
                 worst, at = found, begin + where
             if certain is not None and certain[part].max() == np.inf:
-                apart = (gap > NEAR * np.abs(v)) & np.isfinite(claims[part])
+                apart = (gap > 0) & np.isfinite(claims[part])
                 free += int(np.count_nonzero(apart & np.isinf(certain[part])))
             likely = max(likely, found if near is certain else _largest(gap, near, part)[0])
             norm += float(np.einsum("i,i->", v, v))  # a product by BLAS would wake its threads for every block
