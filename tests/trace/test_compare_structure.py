@@ -13,18 +13,6 @@ from backproof.trace.event import Place
 from backproof.verify.traces.compare import Options, compare, load_layers
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return grind(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture
-def pair(made, tmp_path):
-    for side in "ab":
-        shutil.copytree(made, tmp_path / side)
-    return tmp_path / "a", tmp_path / "b"
-
-
 def _file(folder, key):
     return folder / "step000" / f"{key}.npy"
 

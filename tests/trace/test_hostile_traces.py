@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from mill import grind
 
 from backproof.cli import main
 from backproof.trace import Event, Manifest, TraceWriter
@@ -17,18 +16,6 @@ from backproof.verify.traces.compare import compare
 
 KEY = "conv2.fwd.s001"
 MAGIC = b"\x93NUMPY\x01\x00"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return grind(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture
-def pair(made, tmp_path):
-    for side in "ab":
-        shutil.copytree(made, tmp_path / side)
-    return tmp_path / "a", tmp_path / "b"
 
 
 def headed(text, rest=bytes(256)):
