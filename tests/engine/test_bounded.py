@@ -182,3 +182,24 @@ def test_a_number_that_cannot_be_the_largest_has_no_part_in_its_error() -> None:
     same = leaf(D, [[-INF, -INF]], 0.0)
     assert D.max(same, axes=(1,)).certain[0] == 0
     assert D.max(leaf(D, [[7.0, 7.0]], 1e-20), axes=(1,)).certain[0] == pytest.approx(1e-20, rel=1e-5)
+
+
+def test_of_sums_products_quotients_and_roots_what_is_0_is_exact() -> None:
+    D = bounded("float32")
+    x, y = leaf(D, [0.0, 0.1, -0.3]), leaf(D, [1 / 3, 0.1, 0.0])
+    for found, exact in (
+        (D.sub(x, y), [False, True, False]),
+        (D.mul(x, y), [True, False, True]),
+        (D.sqrt(D.abs(x)), [True, False, False]),
+        (D.add(x, leaf(D, [0.0, 0.0, 0.0], 1e-9)), [False, False, False]),
+    ):
+        np.testing.assert_array_equal(found.certain == 0, exact)
+    assert np.all(D.mul(leaf(D, [1e-40]), leaf(D, [1e-40])).certain > 0)  # this is not 0, and underflows
+
+
+def test_a_whole_number_and_another_are_added_and_multiplied_without_rounding() -> None:
+    D = bounded("bfloat16")
+    three, tenth = (D.constant(value=value, shape=(2, 2)) for value in (3.0, 0.1))
+    assert D.sub(three, D.constant(value=1.0, shape=(2, 2))).certain is None
+    assert D.mul(three, D.constant(value=101.0, shape=(2, 2))).certain.min() > 0
+    assert D.mul(tenth, three).certain.min() > 0

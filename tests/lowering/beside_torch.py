@@ -106,7 +106,8 @@ def of_scale(step: Recorded) -> float:
             if f"g{output}" in step.tensors:
                 seeds[found] = step.tensors[f"g{output}"] + seeds.get(found, 0.0)
         if seeds and call.grad:
-            gradients = backprop(graph, float64(), values, seeds)
+            with np.errstate(all="ignore"):
+                gradients = backprop(graph, float64(), values, seeds)
             for leaf, value in enumerate(reads):
                 if gradients[leaf] is not None:
                     parts[value].append(gradients[leaf])
@@ -142,7 +143,8 @@ def _evaluated(step: Recorded, call: Any, domain: Any) -> tuple[Any, Any, list[A
     except Unlowered as reason:
         raise MissingError(f"{call.op}: {reason}") from None
     leaves = region.leaves_of(reads)
-    values = evaluate(region.graph, domain, [step.tensors[f"v{value}"] for value in leaves])
+    with np.errstate(all="ignore"):
+        values = evaluate(region.graph, domain, [step.tensors[f"v{value}"] for value in leaves])
     return call, region.graph, values, leaves
 
 

@@ -35,6 +35,14 @@ def chance(*shape: int, seed: int = 0) -> torch.Tensor:
     return real(*shape, seed=seed, low=0.05, high=0.95)
 
 
+def blank(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Numbers of which the second row, and what of others is below a quarter, is 0."""
+    x = plain(real(*shape, seed=seed))
+    x[abs(x) < 0.25] = 0.0
+    x[1] = 0.0
+    return x.requires_grad_()
+
+
 def plain(x: torch.Tensor) -> torch.Tensor:
     """The same numbers, which want no gradient."""
     return x.detach()

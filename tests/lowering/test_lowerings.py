@@ -64,10 +64,7 @@ def test_it_is_what_pytorch_computes(name, steps):
 def test_of_honest_numbers_nothing_is_said(name, dtype, steps):
     table, i = USES[name]
 
-    said = judged(steps(table, dtype)[i])
-
-    # A root of a mean of squares that may be nothing has a slope without a bound, and that is all that is said of it.
-    assert not [each for each in said if "lp_pool" not in name or "nothing is known" not in each]
+    assert not judged(steps(table, dtype)[i])
 
 
 @pytest.mark.parametrize("name", FORMULAS)

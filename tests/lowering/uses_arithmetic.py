@@ -51,6 +51,7 @@ ARITHMETIC: list[Use] = [
     use(torch.pow, A, 2),
     use(torch.pow, A, 0),
     use(torch.pow, A, -1),
+    use(torch.pow, A, 5),
     use(torch.pow, P, 0.5),
     use(torch.pow, P, B),
     use(torch.pow, 2.5, A),

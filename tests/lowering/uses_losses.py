@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from beside_torch import Use, use
-from given import above, chance, plain, real, whole
+from given import above, blank, chance, plain, real, whole
 
 F = torch.nn.functional
 X, Y = real(5, 4), real(5, 4, seed=1)
@@ -66,6 +66,7 @@ LOSSES: list[Use] = [
     use(F.multilabel_soft_margin_loss, X, BITS, WEIGHT, reduction="none"),
     use(F.cosine_embedding_loss, X, Y, SIGNS),
     use(F.cosine_embedding_loss, X, Y, SIGNS, 0.2, reduction="sum"),
+    use(F.cosine_embedding_loss, blank(5, 4), Y, SIGNS),
     use(F.pairwise_distance, X, Y),
     use(F.pairwise_distance, X, Y, 1.0, 1e-3, True),
     use(F.triplet_margin_loss, X, Y, real(5, 4, seed=4)),

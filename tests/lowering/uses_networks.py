@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 from beside_torch import Use, use
-from given import above, plain, real, truth
+from given import above, blank, plain, real, truth
 from torch import nn
 
 F = torch.nn.functional
@@ -81,7 +81,10 @@ NETWORKS: list[Use] = [
     use(F.local_response_norm, P, 2, 0.5, 0.6, 2.0),
     use(F.normalize, X),
     use(F.normalize, X, 3, 0, 1e-3),
+    use(F.normalize, blank(5, 8)),
+    use(F.normalize, blank(5, 8), 3),
     use(F.cosine_similarity, X, real(5, 8, seed=1)),
+    use(F.cosine_similarity, blank(5, 8), real(5, 8, seed=1)),
     use(F.cosine_similarity, X, real(1, 8, seed=1), 0, 1e-3),
     use(torch._weight_norm, real(3, 4), above(3, 1)),
     use(torch._weight_norm, real(3, 4), above(1, 4), 1),
@@ -99,6 +102,8 @@ NETWORKS: list[Use] = [
     use(F.scaled_dot_product_attention, *HEADS, None, 0.4),
     use(F.scaled_dot_product_attention, real(2, 6, 5, 4), *HEADS[1:], enable_gqa=True),
     use(torch.cdist, X, real(3, 8, seed=1)),
+    use(torch.cdist, X, plain(X[:3])),
+    use(lambda x: torch.cdist(x, x), X),
     use(torch.cdist, X, real(3, 8, seed=1), 1.0),
     use(torch.cdist, X, real(3, 8, seed=1), 3.0),
     use(F.relu, X),

@@ -6,7 +6,7 @@ import math
 
 import torch
 from beside_torch import Use, use
-from given import above, plain, real, truth, whole
+from given import above, blank, plain, real, truth, whole
 
 A, C, V, ONE = real(3, 4), real(2, 3, 4), real(7), real()
 P = above(3, 4)
@@ -61,7 +61,10 @@ REDUCTIONS: list[Use] = [
     use(MATRIX, C),
     use(MATRIX, C, 1),
     use(MATRIX, C, -math.inf, keepdim=True),
+    use(NORM, blank(3, 4), 2, 1),
+    use(NORM, blank(3, 4), 3.5, 1),
     use(torch.dist, A, real(3, 4, seed=5)),
+    use(torch.dist, A, plain(A)),
     use(torch.dist, A, real(4, seed=5), 1),
     use(torch.max, C),
     use(torch.max, C, 1),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from beside_torch import Use, use
-from given import plain, real, truth, whole
+from given import blank, plain, real, truth, whole
 
 F = torch.nn.functional
 L, P, Q = real(2, 4, 9), real(2, 4, 6, 7), real(1, 4, 5, 6, 4)
@@ -59,6 +61,11 @@ SPACE: list[Use] = [
     use(F.lp_pool2d, P, 2, 2, 2),
     use(F.lp_pool2d, P, 2.0, (2, 3), ceil_mode=True),
     use(F.lp_pool3d, Q, 2, 2),
+    use(F.lp_pool1d, blank(2, 4, 9), 2, 3),
+    use(F.lp_pool2d, P, 3, 2),
+    use(F.lp_pool2d, P, 4.0, 2),
+    use(F.lp_pool2d, P, math.inf, 2),
+    use(F.lp_pool1d, L, -math.inf, 2),
     use(F.adaptive_avg_pool1d, L, 4),
     use(F.adaptive_avg_pool2d, P, (4, None)),
     use(F.adaptive_avg_pool2d, P, 1),

@@ -10,6 +10,7 @@ Truth values and indices carry *doubt* instead: where an honest execution may ha
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -21,12 +22,14 @@ from backproof.engine.doubt import any_doubt, astray, doubt_of, if_any, unsure_w
 from backproof.engine.sums import (
     SLACK,
     are_whole,
+    is_one_whole,
     magnitude_of,
     never_nan,
     nothing,
     of_product,
     of_total,
     own,
+    reach,
     representable,
     weighted_growth,
 )
@@ -111,6 +114,8 @@ class Bounded(Domain):
         total += ulps * fmt.underflow
         if error is not None:
             total += error
+        elif ulps <= 2 and float(np.min(size, initial=1.0)) == 0.0:
+            total *= size != 0  # of sums, products, quotients and roots what is 0 is rounded to 0
         if float(np.max(size, initial=0.0)) <= fmt.largest:  # not so if any is not a number
             return total
         if finite is not None:
@@ -119,6 +124,9 @@ class Bounded(Domain):
         return np.where(size <= fmt.largest, total, np.where(sure, 0.0, math.inf))
 
     def _elementwise(self, rounding: Rounds, x: tuple[Bound, ...], values: tuple[Any, ...], y: Any) -> Bound:
+        whole = rounding.ulps == 1 and all(given.certain is None and is_one_whole(given.value) for given in x)
+        if whole and np.max(abs(y), initial=0.0) <= 2.0**self.storage.precision:
+            return Bound(y)
         finite: list[Error] = []
 
         def bound_of(errors: list[Error]) -> Error:
@@ -185,11 +193,14 @@ class Bounded(Domain):
             error = self._unless_overflow(error, run, grown, n + 1, 1 + factor + operands)
             return error if self.accumulation is self.storage else self._rounded(y, error, 1.0)
 
-        if all(given.certain is None for given in x) and self.accumulation is self.storage:
-            whole = not tf32 and all(map(are_whole, values))
-            magnitude = run(*map(abs, values)) if whole else magnitude_of(run, values, n, self.accumulation)
-            if whole and np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
+        exact = all(given.certain is None for given in x)
+        whole = exact and not tf32 and all(map(are_whole, values))
+        if whole:
+            magnitude = run(*map(abs, values))
+            if np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
+        if exact and self.accumulation is self.storage:
+            magnitude = magnitude if whole else magnitude_of(run, values, n, self.accumulation)
             under, top = n * self.accumulation.underflow, float(np.max(magnitude, initial=0.0))
 
             def of(_: list[Error], factor: float) -> Error:
@@ -253,9 +264,9 @@ class Bounded(Domain):
         return Bound(y, *self._both(x, bound_of))
 
     def _extreme(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
-        y = primitive.forward(_KERNELS, *values, axes=axes)
-
-        return Bound(y, *self._both(x, lambda e: None if e[0] is None else _reach(primitive, values[0], e[0], y, axes)))
+        run = partial(primitive.forward, _KERNELS, axes=axes)
+        y = run(*values)
+        return Bound(y, *self._both(x, lambda e: None if e[0] is None else reach(run, values[0], e[0], y, axes)))
 
     _max = _extreme
     _min = _extreme
@@ -284,8 +295,8 @@ class Bounded(Domain):
 
     def _logsumexp(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         """max + ln Σ exp(x − max), step by step: each shift is rounded, its exponential and the logarithm are within their ulps."""
-        (given,) = values
-        y = primitive.forward(_KERNELS, given, axes=axes)
+        (given,), run = values, partial(primitive.forward, _KERNELS, axes=axes)
+        y = run(given)
         top = np.max(given, axis=axes, keepdims=True)
         shift = abs(given - np.where(np.isfinite(top), top, 0.0))
         weight = np.exp(-shift)
@@ -299,7 +310,7 @@ class Bounded(Domain):
             off = wide.reshape(y.shape)
             if not float(np.max(off, initial=0.0)) <= 1:  # those of what is masked are large, and move nothing
                 wide = np.max(np.where(weight > 0, error, 0.0), axis=axes, keepdims=True)
-                off = _reach(primitive, given, error, y, axes)
+                off = reach(run, given, error, y, axes)
             each = weighted_growth(unit * (shift + 2 * wide), weight, exp)
             return off, np.exp(2 * off) * np.sum(each, axis=axes) / total
 
@@ -383,15 +394,3 @@ class Bounded(Domain):
             return spread if exact else self._rounded(y, spread, 1.0)
 
         return Bound(y, *self._both(x, bound_of))
-
-
-def _reach(primitive: Primitive, x: Any, error: Any, y: Any, axes: Any) -> Any:
-    """How far a result that grows with each operand may be off: as far as both ends of all of them reach.
-
-    Both are taken from y on, where they are not lost in its roundoff.
-    """
-    middle = np.where(np.isfinite(y), y, 0.0)
-    rest, around = y - middle, x - np.expand_dims(middle, axes)
-    ends = [primitive.forward(_KERNELS, end, axes=axes) for end in (around + error, around - error)]
-    off = [np.where(end == rest, 0.0, abs(end - rest)) for end in ends]
-    return never_nan(np.maximum(*off) * SLACK)

@@ -81,6 +81,11 @@ def are_whole(x: Any) -> bool:
     return bool(np.all(first == np.rint(first)) and np.all(x == np.rint(x)))
 
 
+def is_one_whole(x: Any) -> bool:
+    """Whether this is one whole number, everywhere: that can be seen from where it lies."""
+    return not any(x.strides) and are_whole(x.reshape(-1)[:1])
+
+
 def representable(y: Any, fmt: Format) -> bool:
     """Whether a format has every one of these numbers."""
     everywhere = y.size and not any(y.strides) and y.ndim  # one number everywhere: look at it once
@@ -91,3 +96,15 @@ def representable(y: Any, fmt: Format) -> bool:
 def nothing(value: Any) -> Any:
     """The error of what is exact, in the shape of its value: 0, or no doubt."""
     return np.zeros(value.shape, dtype=np.float64 if value.dtype.kind == "f" else np.bool_)
+
+
+def reach(run: Any, x: Any, error: Any, y: Any, axes: Any) -> Any:
+    """How far a result that grows with each operand may be off: as far as both ends of all of them reach.
+
+    Both are taken from y on, where they are not lost in its roundoff.
+    """
+    middle = np.where(np.isfinite(y), y, 0.0)
+    rest, around = y - middle, x - np.expand_dims(middle, axes)
+    ends = [run(end) for end in (around + error, around - error)]
+    off = [np.where(end == rest, 0.0, abs(end - rest)) for end in ends]
+    return never_nan(np.maximum(*off) * SLACK)

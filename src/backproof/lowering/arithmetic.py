@@ -157,13 +157,13 @@ def sloped(value: Ref, *slopes: tuple[Ref, Ref]) -> Ref:
 
 def _power(a: Any, b: Any) -> Ref:
     if isinstance(a, Ref) and not isinstance(b, (Ref, bool)):
-        return _fixed_power(as_real(a, a), float(b))
+        return fixed_power(as_real(a, a), float(b))
     if not isinstance(a, Ref):
         a = as_real(b, b).constant(float(a))
     return _binary("pow")(a, b)
 
 
-def _fixed_power(x: Ref, exponent: float) -> Ref:
+def fixed_power(x: Ref, exponent: float) -> Ref:
     """Exponents that kernels compute without a logarithm, and without the derivative in the exponent."""
     if exponent == 0.0:
         return x.constant(1.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from backproof.errors import GraphError
 from backproof.ir.build import Ref, broadcast_shapes
 from backproof.ir.compose import COMPOSITIONS
@@ -15,6 +17,8 @@ from backproof.lowering.arithmetic import as_real
 from backproof.lowering.lowering import Lowering
 
 _choose = COMPOSITIONS["where"].function
+LEAST_SQUARE = float(np.float32(1e-12))
+"""What is added to squares of norms: a float32, whatever they are."""
 
 
 def _only_new(size_average: Any, reduce: Any) -> None:
@@ -282,11 +286,11 @@ def _cosine_embedding(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Ref:
-    """1 − cos for what belongs together, max(0, cos − margin) for what does not; each square of a norm has 10⁻¹² added."""
+    """1 − cos for what belongs together, max(0, cos − margin) for what does not; squares of norms have LEAST_SQUARE added."""
     _only_new(size_average, reduce)
     D, target = x1.builder, as_real(target, x1)
     axis = len(x1.shape) - 1
-    squares = (total(x1 * x1, axis) + 1e-12) * (total(x2 * x2, axis) + 1e-12)
+    squares = (total(x1 * x1, axis) + LEAST_SQUARE) * (total(x2 * x2, axis) + LEAST_SQUARE)
     cosine = total(x1 * x2, axis) / D.sqrt(squares)
     near = _choose(D.eq(target, target.constant(1.0)).broadcast_to(cosine.shape), 1.0 - cosine, 0.0)
     far = _choose(D.eq(target, target.constant(-1.0)).broadcast_to(cosine.shape), _at_least(cosine - margin, 0.0), 0.0)

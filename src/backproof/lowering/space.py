@@ -15,6 +15,7 @@ from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import each_axis, places_beside
 from backproof.ir.compose.padding import padded
 from backproof.ir.compose.windows import windows_of
+from backproof.lowering.arithmetic import fixed_power
 from backproof.lowering.lowering import Lowering, moved
 
 # ── resizing ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,15 +219,19 @@ def _mean_pool(rank: int) -> Callable[..., Ref]:
 
 
 def _power_pool(rank: int) -> Callable[..., Ref]:
-    """(Σ xᵖ)^(1/p) of each window; 0 where the sum is negative."""
+    """(Σ xᵖ)^(1/p) of each window, no number where an odd p makes the sum negative; where all is 0 its derivative is 0."""
 
     def lower(x: Ref, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Ref:
-        cells = math.prod(each_axis(kernel_size, rank, "kernel_size"))
-        sums = _mean_pool(rank)(x ** float(norm_type), kernel_size, stride, 0, ceil_mode)
-        D, choose = x.builder, COMPOSITIONS["where"].function
-        positive = sums > 0.0
-        root = choose(positive, sums, 1.0) * float(cells)
-        return choose(positive, root ** (1.0 / norm_type), D.stop_gradient(sums) * 0.0)
+        p, D, choose = float(norm_type), x.builder, COMPOSITIONS["where"].function
+        if math.isinf(p):
+            size = D.abs(x)
+            most = _max_pool(rank)(size if p > 0 else -size, kernel_size, stride, 0, 1, ceil_mode)
+            return most if p > 0 else -most
+        pool, cells = _mean_pool(rank), math.prod(each_axis(kernel_size, rank, "kernel_size"))
+        sums = pool(fixed_power(x, p), kernel_size, stride, 0, ceil_mode)
+        # Whether anything is there the numbers themselves say without rounding, which a sum of their powers does not.
+        there = pool(D.cast(D.ne(x, x.constant(0.0)), to="real"), kernel_size, stride, 0, ceil_mode) > 0.0
+        return choose(there, fixed_power(choose(there, sums, 1.0) * float(cells), 1.0 / p), 0.0)
 
     return lower
 

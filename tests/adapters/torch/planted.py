@@ -17,7 +17,7 @@ import torch
 
 import backproof.torch as bpt
 
-AREAS = ("kernels", "gradients", "updates", "handling", "recording")
+AREAS = ("kernels", "functions", "gradients", "updates", "handling", "recording")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 
 from backproof.ir.build import Ref, broadcast_shapes
 from backproof.ir.compose.axes import Dim, axes_of, count, kept, spread
-from backproof.ir.compose.choose import clamp, safe_sqrt
+from backproof.ir.compose.choose import clamp, safe_sqrt, where
 from backproof.ir.compose.record import Composition
 
 
@@ -43,17 +43,16 @@ def std(x: Ref, dim: Dim = None, *, correction: float = 1, keepdim: bool = False
 def norm(x: Ref, p: float = 2.0, dim: Dim = None, *, keepdim: bool = False) -> Ref:
     """The p-norm over axes; where it is 0 its derivative is 0."""
     D, axes = x.builder, axes_of(dim, len(x.shape))
-    if p == 2:
-        found = safe_sqrt(D.sum(x * x, axes=axes))
-    elif p == 1:
+    if p == 1:
         found = D.sum(D.abs(x), axes=axes)
     elif p == math.inf:
         found = D.max(D.abs(x), axes=axes)
     else:
-        powers = D.sum(D.abs(x) ** p, axes=axes)
-        positive = powers > 0.0
-        root = D.where(positive, powers, powers.constant(1.0)) ** (1 / p)
-        found = D.where(positive, root, root.constant(0.0))
+        powers = D.sum(x * x if p == 2 else D.abs(x) ** p, axes=axes)
+        # Whether anything is there the numbers themselves say without rounding, which a sum of their powers does not.
+        there = D.sum(D.cast(D.ne(x, x.constant(0.0)), to="real"), axes=axes) > 0.0
+        some = where(there, powers, 1.0)
+        found = where(there, D.sqrt(some) if p == 2 else some ** (1 / p), 0.0)
     return kept(found, x, axes, keepdim=keepdim)
 
 
