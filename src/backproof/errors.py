@@ -13,10 +13,21 @@ An error is what the *caller* can mend; a wrong number is a finding in a verdict
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def printable(text: str) -> str:
     """A text from a file as a terminal may see it: what would steer it, or cannot be encoded, is spelled out."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON in which no name is twice: of two, each reader could take another."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:80]!r} is in it twice")
+    return found
 
 
 class BackproofError(Exception):

@@ -75,7 +75,7 @@ BAD = {
     "another version": (to_json(graph()).replace(".v1", ".v9").encode(), "this version reads"),
     "a wrong type": (to_text(graph()).replace("real[2,2]", "real[9,9]").encode(), "said to be"),
     "deep nesting": (b'{"a":' + b"[" * 100_000, "not a graph"),
-    "a duplicate key": (to_json(graph()).replace('"outputs"', '"outputs": [0], "outputs"').encode(), "stands twice"),
+    "a duplicate key": (to_json(graph()).replace('"outputs"', '"outputs": [0], "outputs"').encode(), "is in it twice"),
 }
 
 

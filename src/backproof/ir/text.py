@@ -15,7 +15,7 @@ import math
 import re
 from typing import Any
 
-from backproof.errors import GraphError, InputError
+from backproof.errors import GraphError, InputError, once
 from backproof.ir.graph import Graph, Leaf, Node, freeze
 from backproof.ir.primitives import PRIMITIVES
 from backproof.ir.tensor import Tensor
@@ -108,9 +108,7 @@ def _whole_number(digits: str) -> int:
 def from_json(text: str | bytes) -> Graph:
     """The graph that `to_json` wrote; anything else is refused with the place and the reason."""
     try:
-        return _graph(
-            json.loads(text, parse_constant=_no_constant, parse_int=_whole_number, object_pairs_hook=_no_duplicates)
-        )
+        return _graph(json.loads(text, parse_constant=_no_constant, parse_int=_whole_number, object_pairs_hook=once))
     except ValueError as error:
         raise InputError(f"not a graph in JSON: {error}") from None
     except RecursionError:
@@ -173,16 +171,6 @@ class _Expect:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(
-            f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice in one object"
-        )
-    return found
 
 
 # ── text ────────────────────────────────────────────────────────────────────────────────────────────────────────────

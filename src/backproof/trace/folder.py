@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from backproof.errors import InputError
+from backproof.errors import InputError, once
 from backproof.trace.place import Place
-from backproof.trace.safetensors import Tensors, once
+from backproof.trace.safetensors import Tensors
 from backproof.trace.step import Step
 
 STEP, TENSORS, SHARED = "step.json", "tensors.safetensors", "shared.json"

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from backproof.errors import InputError
+from backproof.errors import InputError, once
 from backproof.numerics import FORMATS
 from backproof.trace.event import encoded
 from backproof.trace.phases import INPUT, LABEL, PHASES
 from backproof.trace.place import Place
-from backproof.trace.safetensors import once
 
 FORMAT = "backproof.trace.v1"
 NAME = "trace.json"

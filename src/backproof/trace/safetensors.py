@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from backproof.errors import InputError
+from backproof.errors import InputError, once
 from backproof.trace.place import Place
 
 DTYPES: dict[str, Any] = {
@@ -124,12 +124,3 @@ class Tensors:
         if entry["dtype"] == "BF16":
             return (found.astype(np.uint32) << 16).view(np.float32)
         return found
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON in which no name is twice: of two, each reader could take another."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:80]!r} is in it twice")
-    return found

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backproof.errors import InputError
+from backproof.errors import InputError, once
 from backproof.receipt.emission import sorted_compact
 
 FORMAT = "backproof.tensor-receipt.v1"
@@ -70,13 +70,6 @@ def _is_entry(entry: Any) -> bool:
 def parse(text: bytes, place: str) -> Any:
     """JSON, each key once."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: not JSON: {error}") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is in it twice")
-    return found
