@@ -16,6 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
 SOURCES = {
     "src/backproof/receipt/native/scan.c": "libscan",
+    "src/backproof/engine/native/convolve.c": "libconvolve",
     "src/backproof/verify/native/screen.c": "libscreen",
     "src/backproof/adapters/classic/native/lines.c": "liblines",
 }

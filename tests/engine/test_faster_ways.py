@@ -1,15 +1,125 @@
 """NumPy's own faster ways give what the plain ways give."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from backproof.engine import arrays, field
+from backproof.engine import arrays, field, native
 from backproof.engine.arrays import Kernels, NumPyKernels
 from backproof.engine.domain import float64
+from backproof.ir.build import Builder
+from backproof.ir.types import real
+from backproof.session.certify import certify
 
 PLAIN, FAST = Kernels(np, "float64"), NumPyKernels("float64")
+WIDTHS = [width for width in (16, 8) if width <= native.width()]  # those that this processor has instructions for
+
+
+@pytest.fixture(params=WIDTHS)
+def width(request, monkeypatch):
+    monkeypatch.setattr(native, "width", lambda: request.param)
+    return request.param
+
+
+def _windows(space, window, stride, dilation):
+    """How large x must be."""
+    return [(n - 1) * stride + (k - 1) * dilation + 1 for n, k in zip(space, window, strict=True)]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 3])
+@pytest.mark.parametrize("out", [1, 8, 21])
+@pytest.mark.parametrize(
+    ("n", "channels", "window", "space"),
+    [
+        (3, 4, (3,), (9,)),
+        (1, 1, (1, 1), (1, 1)),
+        (2, 50, (3, 3), (4, 5)),
+        (2, 3, (9, 11), (2, 2)),
+        (2, 2, (2, 1, 2), (3, 4, 2)),
+    ],
+)
+def test_a_native_convolution_is_the_convolution(n, channels, window, space, out, dilation, stride, width):
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 9, (n, channels, *_windows(space, window, stride, dilation))).astype(float)
+    w = rng.integers(-9, 9, (out, channels, *window)).astype(float)
+    turned = np.flip(np.swapaxes(np.ascontiguousarray(np.swapaxes(w, 0, 1)), 0, 1), axis=-1)
+    steps = ((stride,) * len(space), (dilation,) * len(space), 1)
+
+    for kernels in (w, turned):  # in any layout
+        found = FAST.convolve(x, kernels, *steps)
+        assert np.array_equal(
+            found, PLAIN.convolve(x, kernels, *steps)
+        )  # whole numbers: whatever the order of the sums
+
+
+def test_a_native_convolution_does_not_depend_on_its_threads(width, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(3, 16, 10, 9)), rng.normal(size=(5, 16, 5, 5))
+    found = []
+    for count in (1, 2, 3, 400):  # of 90 windows
+        monkeypatch.setattr(native, "allowed", lambda count=count: count)
+        with ThreadPoolExecutor(4) as pool:
+            monkeypatch.setattr(native, "threads", lambda pool=pool: pool)
+            found.append(native.convolve(x, w, (6, 5), (1, 1), (1, 1), width).tobytes())
+
+    assert len(set(found)) == 1
+
+
+def test_what_is_no_number_goes_into_every_window_that_holds_it(width):
+    x, w = np.zeros((2, 1, 6)), np.ones((1, 1, 3))
+    x[0, 0, 1], x[1, 0, 5] = np.nan, np.inf
+
+    found = FAST.convolve(x, w, (1,), (1,), 1)
+
+    assert np.array_equal(found, [[[np.nan, np.nan, 0, 0]], [[0, 0, 0, np.inf]]], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.ones((2, 3, 5), dtype=np.float32),
+        np.frombuffer(bytes(4) + np.ones(30).tobytes(), offset=4).reshape(2, 3, 5),
+    ],
+    ids=["float32", "unaligned"],
+)
+def test_what_the_native_convolution_cannot_read_is_left_to_numpy(x, monkeypatch):
+    monkeypatch.setattr(native, "convolve", None)
+
+    assert (FAST.convolve(x, np.ones((4, 3, 2), dtype=x.dtype), (1,), (1,), 1) == 6).all()
+
+
+def _two_convolutions():
+    b = Builder()
+    x, v, w = b.leaf(real(2, 1, 5, 5), "x"), b.leaf(real(2, 1, 2, 2), "v"), b.leaf(real(3, 2, 2, 2), "w")
+    one = {"stride": (1, 1), "input_dilation": (1, 1), "window_dilation": (1, 1), "groups": 1}
+    h = b.relu(b.conv(x, v, padding=((0, 0), (0, 0)), **one))
+    return b.graph(b.sum(b.conv(h, w, padding=((1, 0), (0, 0)), **one), axes=(0, 1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda x, w, *given: native_convolve(x[:, :, ::-1], w, *given),
+        lambda x, w, *given: native_convolve(x, np.flip(w, -1), *given),
+        lambda x, w, *given: native_convolve(x, w, *given) + (w.shape[2] > 2),  # in the gradient of kernels alone
+        lambda x, w, *given: native_convolve(x, w * (np.arange(w.shape[1]) > 0).reshape(1, -1, 1, 1), *given),
+    ],
+)
+def test_a_native_convolution_that_is_wrong_is_found_by_integers(mistake, width, monkeypatch):
+    graph = _two_convolutions()
+    assert "equal to integers" in certify(graph, seed=0).integers
+
+    monkeypatch.setattr(native, "convolve", mistake)
+    found = certify(graph, seed=0)
+
+    assert not found.holds
+    assert {refusal.check.split(",")[0] for refusal in found.refusals} == {"float64 = integers"}
+
+
+native_convolve = native.convolve
 
 
 @pytest.mark.parametrize("cached", [1, 100, 1000, 1 << 18])

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from backproof.engine import native
+from backproof.engine.threads import threads
 from backproof.errors import DomainError
-from backproof.ir.primitives.window import correlate
+from backproof.ir.primitives.linear import convolve
+from backproof.ir.primitives.window import correlate, counts
 from backproof.ir.tensor import Tensor
 from backproof.ir.types import Shape
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 Array = Any
 
@@ -138,6 +137,10 @@ class Kernels:
 
     # ── windows ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def convolve(self, x: Array, w: Array, stride: Shape, dilation: Shape, groups: int) -> Array:
+        """Kernels with every window of x, which is padded already: [batch, out, place]."""
+        return convolve(self, x, w, stride, dilation, groups)
+
     def correlate(self, x: Array, rows: Array, window: Shape, space: Shape, stride: Shape, dilation: Shape) -> Array:
         """Kernels as rows[groups, out, tap·channel], with every window of x: [out, batch·place]."""
         return correlate(self, x, rows, window, space, stride, dilation)
@@ -211,16 +214,6 @@ _CACHED = 1 << 18  # numbers that stay near the processor
 _MUCH = 1 << 16  # numbers, from which on a copy is worth more than one thread
 
 
-@cache
-def _copiers() -> ThreadPoolExecutor | None:
-    """Threads to copy with, as many as the array library is allowed; a copy waits for memory and not for Python."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    allowed = os.environ.get("OMP_NUM_THREADS", "")
-    count = min(int(allowed) if allowed.isdecimal() else 4, len(os.sched_getaffinity(0)))
-    return ThreadPoolExecutor(count, "backproof-copy") if count > 1 else None
-
-
 class _Scratch(threading.local):
     """Memory of a thread's own for what is written, read and forgotten: fresh memory costs more than what is done with it."""
 
@@ -292,13 +285,23 @@ class NumPyKernels(Kernels):
         shape.insert(axis, len(arrays))
         found = np.empty(shape, dtype=arrays[0].dtype)
         parts = np.moveaxis(found, axis, 0)
-        copiers = _copiers() if found.size >= _MUCH else None
+        copiers = threads() if found.size >= _MUCH else None
         if copiers is None:
             for part, array in zip(parts, arrays, strict=True):
                 part[...] = array
         else:
             list(copiers.map(np.copyto, parts, arrays))
         return found
+
+    def convolve(self, x: Array, w: Array, stride: Shape, dilation: Shape, groups: int) -> Array:
+        plain = self.matmul is np.matmul and x.dtype == w.dtype == np.float64  # and not of another arithmetic
+        if groups > 1 or not plain or not native.width() or not (x.flags.aligned and w.flags.aligned):
+            return super().convolve(x, w, stride, dilation, groups)
+        window = w.shape[2:]
+        space = counts(x.shape[2:], window, stride, ((0, 0),) * len(window), dilation)
+        if 0 in (*x.shape, *w.shape, *space):
+            return super().convolve(x, w, stride, dilation, groups)
+        return np.moveaxis(native.convolve(x, w, space, stride, dilation, native.width()), 1, 0)
 
     def correlate(self, x: Array, rows: Array, window: Shape, space: Shape, stride: Shape, dilation: Shape) -> Array:
         groups, out, size = rows.shape

@@ -177,16 +177,19 @@ def _convolve(
     window_dilation: Shape,
     groups: int,
 ) -> Value:
+    return K.convolve(_widen(K, x, padding, input_dilation), w, stride, window_dilation, groups)
+
+
+def convolve(K: Any, x: Value, w: Value, stride: Shape, dilation: Shape, groups: int) -> Value:
     """Matrix products of the kernels, as rows, with the windows of x, as columns.
 
     The windows are sliced by tap or by place, whichever are fewer, and laid out so that they are copied only once.
     """
-    x = _widen(K, x, padding, input_dilation)
     n, out = x.shape[0], w.shape[0]
     window = tuple(w.shape[2:])
-    space = counts(tuple(x.shape[2:]), window, stride, ((0, 0),) * len(window), window_dilation)
+    space = counts(tuple(x.shape[2:]), window, stride, ((0, 0),) * len(window), dilation)
     if math.prod(window) <= math.prod(space):
-        product = K.correlate(x, _rows_by_tap(K, w, groups), window, space, stride, window_dilation)
+        product = K.correlate(x, _rows_by_tap(K, w, groups), window, space, stride, dilation)
         split = K.reshape(product, (out, n, *space))
         return K.permute_dims(split, (1, 0, *range(2, 2 + len(space))))
     step = max(1, w.shape[1]) if groups > 1 else max(1, BLOCK // max(1, math.prod(x.shape[2:]) * math.prod(space) * n))
@@ -194,7 +197,7 @@ def _convolve(
     for begin in range(0, max(w.shape[1], 1), step):
         end = min(begin + step, w.shape[1])
         block, kernels = (x, w) if groups > 1 else (x[:, begin:end, ...], w[:, begin:end, ...])
-        part = _product_by_place(K, block, kernels, space, stride, window_dilation, groups)
+        part = _product_by_place(K, block, kernels, space, stride, dilation, groups)
         total = part if total is None else K.add(total, part)
     last = len(space) + 1
     return K.permute_dims(K.reshape(total, (out, *space, n)), (last, 0, *range(1, last)))
