@@ -6,7 +6,7 @@ import math
 
 import torch
 from beside_torch import Use, use
-from given import above, blank, plain, real, truth, whole
+from given import above, blank, chance, plain, real, truth, whole
 
 A, C, V, ONE = real(3, 4), real(2, 3, 4), real(7), real()
 P = above(3, 4)
@@ -100,6 +100,12 @@ REDUCTIONS: list[Use] = [
     use(torch.median, C),
     use(torch.median, C, 1),
     use(torch.median, V, 0, True),
+    use(torch.quantile, C, 0.3, 1),
+    use(torch.quantile, C, plain(chance(3)), 2, True),
+    use(torch.quantile, C, 0.5),
+    use(torch.quantile, V, plain(chance(2)), keepdim=True),
+    use(torch.quantile, A, 0.25, 1, keepdim=True),
+    use(torch.quantile, A, 1.0, 0),
     use(torch.cumsum, C, 1),
     use(torch.cumsum, N, 0),
     use(torch.cumsum, ONE, 0),

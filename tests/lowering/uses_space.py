@@ -73,6 +73,18 @@ SPACE: list[Use] = [
     use(F.adaptive_max_pool1d, L, 4),
     use(F.adaptive_max_pool2d, P, (4, 3)),
     use(F.adaptive_max_pool3d, Q, 2),
+    *(
+        use(F.grid_sample, P, real(2, 3, 5, 2, low=-1.3, high=1.3), how, beyond, corners)
+        for how in ("bilinear", "nearest")
+        for beyond in ("zeros", "border")
+        for corners in (False, True)
+    ),
+    use(F.grid_sample, Q, real(1, 2, 3, 4, 3, low=-1.3, high=1.3), align_corners=False),
+    use(F.grid_sample, P, F.affine_grid(torch.eye(2, 3, dtype=torch.float64).expand(2, 2, 3), (2, 4, 6, 7), False)),
+    use(F.grid_sample, P, 1e9 * plain(real(2, 3, 5, 2)), padding_mode="border"),
+    use(F.affine_grid, real(2, 2, 3), (2, 4, 5, 7), align_corners=False),
+    use(F.affine_grid, real(2, 2, 3), (2, 4, 1, 7), align_corners=True),
+    use(F.affine_grid, real(1, 3, 4), (1, 4, 2, 5, 3), align_corners=True),
     use(F.pixel_shuffle, P, 2),
     use(F.pixel_unshuffle, real(2, 3, 4, 6), 2),
     use(F.channel_shuffle, P, 2),

@@ -8,6 +8,7 @@ from backproof.lowering.along import ALONG
 from backproof.lowering.arithmetic import ARITHMETIC
 from backproof.lowering.diagonals import DIAGONALS
 from backproof.lowering.functions import FUNCTIONS
+from backproof.lowering.grids import GRIDS
 from backproof.lowering.indexing import INDEXING
 from backproof.lowering.joins import JOINS
 from backproof.lowering.losses import LOSSES
@@ -28,7 +29,7 @@ LOWERINGS: dict[str, Lowering] = {
     for family in (
         *(ARITHMETIC, FUNCTIONS, ALGEBRA),
         *(REDUCTIONS, ORDERS, RUNNING),
-        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE),
+        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE, GRIDS),
         *(NETWORKS, TABLES, RECURRENT, LOSSES, ALIGNMENT),
         *(MEMORY, MASKS),
     )

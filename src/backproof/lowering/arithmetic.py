@@ -193,11 +193,11 @@ def _ceil(x: Ref) -> Ref:
     return where(whole < x, whole + 1.0, whole)
 
 
-def _round(x: Ref, *, decimals: int = 0) -> Ref:
+def rounded(x: Ref, *, decimals: int = 0) -> Ref:
     """To the nearest, halves to the even one."""
     if decimals:
         tens = 10.0 ** abs(decimals)
-        return _round(x * tens) / tens if decimals > 0 else _round(x / tens) * tens
+        return rounded(x * tens) / tens if decimals > 0 else rounded(x / tens) * tens
     D = x.builder
     x = D.stop_gradient(as_real(x, x))
     size = D.abs(x)
@@ -328,7 +328,7 @@ ARITHMETIC = (
     Lowering("floor", _floor),
     Lowering("ceil", _ceil),
     Lowering("trunc", lambda x: truncated(as_real(x, x))),
-    Lowering("round", _round),
+    Lowering("round", rounded),
     Lowering("frac", lambda x: x - truncated(x)),
     Lowering("copysign", _copysign),
     Lowering("heaviside", _heaviside),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from backproof.errors import GraphError
 from backproof.ir.build import Ref
 from backproof.ir.compose import COMPOSITIONS
 from backproof.ir.compose.axes import axes_of, axis_of, kept
@@ -154,6 +157,28 @@ def _median(x: Ref, dim: int | None = None, keepdim: bool = False, seen: list[Re
     return _ranked(x, (line.shape[axis] - 1) // 2, dim, keepdim, seen)
 
 
+def _quantile(x: Ref, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Ref:
+    """Of n in order the one at q·(n − 1), and between two their mix: each has the weight 1 less its distance, or none."""
+    if interpolation != "linear":
+        raise GraphError(f"quantile with interpolation {interpolation!r} is not lowered: its rank may round to another")
+    line, axis = (x.builder.reshape(x, shape=(x.type.size,)), 0) if dim is None else line_along(x, dim)
+    D, n, last = x.builder, line.shape[axis], len(line.shape) - 1
+    order = D.transpose(
+        at(line, _order(line, axis, descending=False), axis), axes=(*(a for a in range(last + 1) if a != axis), axis)
+    )
+    ranks = (q if isinstance(q, Ref) else x.constant(float(q), ())) * float(n - 1)
+    shape = (*ranks.shape, n)
+    off = D.broadcast(ranks, shape=shape, axes=tuple(range(len(ranks.shape)))) - D.broadcast(
+        ranks.constant(np.arange(n, dtype=np.float64)), shape=shape, axes=(len(ranks.shape),)
+    )
+    weights = D.relu(1.0 - D.abs(off))
+    found = D.dot_general(weights, order, contract=((len(ranks.shape),), (last,)), batch=((), ()))
+    if keepdim:
+        kept_shape = (1,) * len(x.shape) if dim is None else tuple(1 if a == axis else m for a, m in enumerate(x.shape))
+        return D.reshape(found, shape=(*ranks.shape, *kept_shape))
+    return found
+
+
 ORDERS = (
     Lowering("max", _whole("max")),
     Lowering("min", _whole("min")),
@@ -168,4 +193,5 @@ ORDERS = (
     Lowering("topk", _topk, witnessed=True),
     Lowering("kthvalue", _kthvalue, witnessed=True),
     Lowering("median", _median, witnessed=True),
+    Lowering("quantile", _quantile),
 )

@@ -24,11 +24,59 @@ def with_an_empty_row() -> torch.Tensor:
     return x
 
 
+class Warped(nn.Module):
+    """A spatial transformer: where a plane is read is learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.where, self.out = nn.Linear(128, 6), nn.Linear(128, 3)
+
+    def forward(self, x):
+        theta = self.where(x.flatten(1)).view(-1, 2, 3) * 0.3 + torch.eye(2, 3)
+        grid = F.affine_grid(theta, x.shape, align_corners=False)
+        return self.out(F.grid_sample(x, grid, align_corners=False).flatten(1))
+
+
+def corners(func, *given, align_corners=None, **named):
+    return func(*given, align_corners=True, **named)
+
+
+class Spread(nn.Module):
+    """Each row by the distance of its quartiles."""
+
+    def __init__(self):
+        super().__init__()
+        self.within, self.out = nn.Linear(8, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        x = self.within(x)
+        quartiles = torch.quantile(x, torch.tensor([0.25, 0.75]), dim=1, keepdim=True)
+        return self.out(x / (quartiles[1] - quartiles[0]))
+
+
 CASES = (
     Planted(
         "another epsilon under a row of zeros, which no value shows",
         kernel(Normalised, with_an_empty_row(), classes, normalize=lambda f, x, **_: f(x, eps=1e-5)),
         "gradient",
         "output of within: linear",
+    ),
+    Planted(
+        "a grid whose ends are centres of cells, read as if they were edges",
+        kernel(Warped, numbers(6, 2, 8, 8), classes, grid_sample=corners),
+        "forward",
+        "grid_sample",
+    ),
+    Planted(
+        "a grid made for the other convention of corners",
+        kernel(Warped, numbers(6, 2, 8, 8), classes, affine_grid=corners),
+        "forward",
+        "affine_grid",
+    ),
+    Planted(
+        "quantiles with a rank of n for n − 1",
+        kernel(Spread, numbers(24, 8), classes, quantile=lambda f, x, q, **named: f(x, q * 16 / 15, **named)),
+        "forward",
+        "quantile",
     ),
 )
