@@ -8,6 +8,7 @@ from stepping import broken, holds, left_out, verified
 
 import backproof.torch as bpt
 from backproof.errors import UsageError
+from backproof.verify.run import verify_run
 
 F = torch.nn.functional
 
@@ -277,6 +278,47 @@ def test_a_compiled_function_is_judged_by_its_own_python(backend, tmp_path):
         holds(verdict)
         assert any(found.place == "h.0.piece: sin" for found in verdict.results) is False
         assert any(found.place == "h.0.piece: add" for found in verdict.results)
+
+
+def through_a_module(model, backend):
+    return torch.compile(model, backend=backend)
+
+
+def through_a_function(model, backend):
+    return torch.compile(lambda x: model(x) * 2, backend=backend)
+
+
+def through_a_method(model, backend):
+    class Trainer:
+        def __init__(self):
+            self.model, self.factor = model, torch.tensor(0.75)
+
+        def outputs(self, x):
+            return self.model(x) * (self.factor * 2)
+
+    return torch.compile(Trainer().outputs, backend=backend)
+
+
+@pytest.mark.parametrize("way", [through_a_module, through_a_function, through_a_method])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_is_called_through_what_was_compiled_of_it_is_judged(way, backend, tmp_path):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Block()
+    called, optimizer = way(model, backend), torch.optim.SGD(model.parameters(), lr=0.1)
+
+    with bpt.Recorder(model, optimizer, out=tmp_path) as recorder:
+        for _ in range(2):
+            with recorder.step():
+                optimizer.zero_grad()
+                called(torch.randn(5, 8)).square().mean().backward()
+                optimizer.step()
+
+    for verdict in verify_run(tmp_path):
+        holds(verdict)
+        assert any("running_statistics" in found.place for found in verdict.results)
+        assert {"a.weight", "b.bias"} <= {found.place for found in verdict.results}
 
 
 @pytest.mark.filterwarnings("ignore")

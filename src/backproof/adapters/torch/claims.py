@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
-from backproof.adapters.torch.encode import tensors_in
+from backproof.adapters.torch.encode import is_abstract, tensors_in
 from backproof.adapters.torch.modes import compiled_functions, observing, out_of_sight
+from backproof.adapters.torch.modules import reached
 from backproof.errors import UsageError
 from backproof.trace.step import Region
 
@@ -165,7 +168,9 @@ def _compiled(observer: Observer, function: Callable[..., Any], args: tuple[Any,
         return None
     name = f"compiled {getattr(function, '__name__', 'function')}"
     eager = getattr(function, "_torchdynamo_orig_callable", function)
-    judged = Judged(observer, ("compiled", name), lambda _, *a, **k: eager(*a, **k), (args, kwargs))
+    modules = reached(eager)
+    meant = _meant(modules, lambda _, *given, **named: eager(*given, **named))
+    judged = Judged(observer, ("compiled", name), meant, (args, kwargs), modules)
     hiding = out_of_sight(observer)
     hiding.__enter__()
 
@@ -274,31 +279,58 @@ def claimed(meaning: Callable[..., Any]) -> Callable[[Callable[..., Any]], Calla
 
 def _traced(observer: Observer, region: int, judged: Judged) -> tuple[dict[int, torch.Tensor], list[torch.Tensor]]:
     """Run the meaning on abstract tensors that stand for the real ones: by the real one's id; and what it gives."""
-    (args, kwargs), held, before = judged.given, judged.held, judged.before
-    fakes: dict[int, torch.Tensor] = {}
-    with observer.quiet():  # each begins a graph of its own
-        plain = {id(item): item.detach() for item in (*tensors_in((args, kwargs)), *held.values())}
+    (args, kwargs), held = judged.given, judged.held
     with FakeTensorMode(allow_non_fake_inputs=True) as abstract:
-
-        def fake(item: Any) -> Any:
-            if isinstance(item, torch.Tensor):
-                if id(item) not in fakes:
-                    stand = abstract.from_tensor(plain[id(item)], static_shapes=True)
-                    fakes[id(item)] = stand.requires_grad_(item.requires_grad)
-                    observer.values.stand(fakes[id(item)], before[id(item)])
-                return fakes[id(item)]
-            if isinstance(item, dict):
-                return type(item)((key, fake(value)) for key, value in item.items())
-            if isinstance(item, tuple) and hasattr(item, "_fields"):
-                return type(item)(*(fake(value) for value in item))
-            return type(item)(fake(value) for value in item) if isinstance(item, (tuple, list)) else item
-
+        stand_ins = StandIns(observer, abstract, judged.before)
         with observer.quiet():
-            given = fake(args), fake(kwargs), {key: fake(item) for key, item in held.items()}
+            given = stand_ins.of(args), stand_ins.of(kwargs), stand_ins.of(held)
         grown = torch.is_grad_enabled()
-        with torch.set_grad_enabled(grown), torch.compiler.set_stance("force_eager"), observing(observer, region):
+        with (
+            torch.set_grad_enabled(grown),
+            torch.compiler.set_stance("force_eager"),
+            observing(observer, region),
+            stand_ins,
+        ):
             found = judged.meaning(given[2], *given[0], **given[1])
-    return fakes, tensors_in(found)
+    return stand_ins.found, tensors_in(found)
+
+
+class StandIns(TorchFunctionMode):
+    """Abstract tensors in place of real ones: of those that are given, and of those that a meaning has from elsewhere."""
+
+    def __init__(self, observer: Observer, abstract: FakeTensorMode, before: dict[int, int]) -> None:
+        super().__init__()
+        self.observer, self.abstract, self.before = observer, abstract, before
+        self.found: dict[int, torch.Tensor] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if self.observer.idle:
+            return func(*args, **(kwargs or {}))
+        with self.observer.quiet():
+            args, kwargs = self.of(args), self.of(kwargs or {})
+        return func(*args, **kwargs)
+
+    def of(self, item: Any) -> Any:
+        """The same, with a stand-in for every tensor that has numbers."""
+        if isinstance(item, torch.Tensor):
+            return item if is_abstract(item) else self._of_one(item)
+        if isinstance(item, dict):
+            return type(item)((key, self.of(value)) for key, value in item.items())
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return type(item)(*map(self.of, item))
+        return type(item)(map(self.of, item)) if isinstance(item, (tuple, list)) else item
+
+    def _of_one(self, real: torch.Tensor) -> torch.Tensor:
+        if id(real) not in self.found:
+            with _disable_current_modes():  # it is looked at as it is
+                number = self.before[id(real)] if id(real) in self.before else self.observer.values.number(real)
+                plain = real.detach()  # what stands for it begins a graph of its own
+            stand = self.abstract.from_tensor(plain, static_shapes=True).requires_grad_(real.requires_grad)
+            self.found[id(real)] = stand
+            self.observer.values.stand(stand, number)
+        return self.found[id(real)]
 
 
 def _joined(
