@@ -38,6 +38,7 @@ def _windows(space, window, stride, dilation):
         (1, 1, (1, 1), (1, 1)),
         (2, 50, (3, 3), (4, 5)),
         (2, 3, (9, 11), (2, 2)),
+        (1, 2, (2,), (1003,)),
         (2, 2, (2, 1, 2), (3, 4, 2)),
     ],
 )
@@ -50,9 +51,8 @@ def test_a_native_convolution_is_the_convolution(n, channels, window, space, out
 
     for kernels in (w, turned):  # in any layout
         found = FAST.convolve(x, kernels, *steps)
-        assert np.array_equal(
-            found, PLAIN.convolve(x, kernels, *steps)
-        )  # whole numbers: whatever the order of the sums
+        # Whole numbers: equal, whatever the order of the sums.
+        assert np.array_equal(found, PLAIN.convolve(x, kernels, *steps))
 
 
 def test_a_native_convolution_does_not_depend_on_its_threads(width, monkeypatch):
