@@ -10,7 +10,7 @@ from test_slabs import CASES, leaves_of
 
 from backproof.engine.bounded import Bounded
 from backproof.engine.evaluate import evaluate
-from backproof.engine.projected import NotLinearError, Projection, combined
+from backproof.engine.projected import NotLinearError, Projection, combined, norms, own_growth
 from backproof.ir.build import Builder
 from backproof.ir.types import real
 
@@ -39,10 +39,33 @@ def shadow_of(name: str, axis: int) -> tuple[Any, Any, Any]:
 def test_it_combines_the_result_and_bounds_its_errors(name: str, axis: int) -> None:
     whole, weights, shadow = shadow_of(name, axis)
 
-    assert np.allclose(shadow.value, combined(whole.value, axis, weights)[0], rtol=1e-11, atol=1e-11)
+    assert np.allclose(shadow.value, combined(whole.value, axis, weights), rtol=1e-11, atol=1e-11)
     norm = np.linalg.norm(np.broadcast_to(whole.likely, whole.shape), axis=axis, keepdims=True)
     assert np.all(shadow.growth * shadow.size >= norm * (1 - 1e-5) - 1e-36)  # but for what underflows
     assert np.all(shadow.growth * shadow.size <= 20 * norm + 1e-36)
+
+
+@pytest.mark.parametrize("contract", [((1,), (0,)), ((0,), (0,)), ((1,), (1,))])
+def test_a_large_product_has_a_bound_from_norms(contract: Any) -> None:
+    """It is made in float32: the threshold is no less than with all magnitudes, and has room for what that rounds."""
+    rng = np.random.default_rng(3)
+    left, right = 500, 600
+    x = rng.standard_normal((left, 400) if contract[0] == (1,) else (400, left), np.float32)
+    y = rng.standard_normal((400, right) if contract[1] == (0,) else (right, 400), np.float32)
+    b = Builder()
+    graph = b.graph(b.dot_general(b.leaf(real(*x.shape)), b.leaf(real(*y.shape)), contract=contract, batch=((), ())))
+    D = Bounded("float32")
+    whole = evaluate(graph, D, [x, y])[2]
+    for axis in (0, 1):
+        weights = rng.standard_normal((whole.shape[axis], 3), np.float32).astype(np.float64)
+
+        shadow = Projection(graph, D, [x, y], weights).shadow(2, axis)
+
+        norm = np.linalg.norm(whole.likely, axis=axis, keepdims=True)
+        assert np.all(shadow.growth * shadow.size >= norm)
+        assert np.all(shadow.growth * shadow.size <= 2 * norm)
+        made = combined(whole.value.astype(np.float32), axis, weights)
+        assert np.all(abs(made - shadow.value) <= own_growth(whole.shape[axis]) * shadow.size)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +93,8 @@ def test_an_array_is_combined_along_any_axis(shape: tuple[int, ...]) -> None:
     for axis in range(len(shape)):
         weights = rng.standard_normal((shape[axis], 4))
 
-        value, norm = combined(x, axis, weights)
+        value, norm = combined(x, axis, weights), norms(x, (axis,))
 
         assert np.allclose(value, np.moveaxis(np.tensordot(x, weights, (axis, 0)), -1, axis), atol=1e-4)
-        assert np.allclose(norm, np.linalg.norm(x, axis=axis, keepdims=True))
+        assert np.allclose(norm, np.linalg.norm(x, axis=axis, keepdims=True), rtol=1e-4)
+        assert np.all(norm >= np.linalg.norm(x.astype(np.float64), axis=axis, keepdims=True))

@@ -2,9 +2,11 @@
 
 A combination of the columns of A·B is A times that combination of the columns of B: two thin products in place of a thick one. With it
 goes how large the same combination of honest rounding errors may be: an error that is at most f·|A|·|B| element by element has a Euclidean
-norm of at most f·|A|·‖B‖ along the axis, by the triangle inequality.
+norm of at most f·|A|·‖B‖ along the axis, by the triangle inequality. Of a large A not even that product is made, but ‖A‖·‖‖B‖‖, which is
+no less (Cauchy and Schwarz).
 
-A thin product that reads much is made in float32, like the thick one that it stands for: it rounds alike, far below the likely bound.
+What is large is combined in float32, as it is, and thresholds have room for that (`own_growth`). A product with it rounds like the thick
+one that it stands for, far below the likely bound.
 """
 
 from __future__ import annotations
@@ -21,20 +23,21 @@ from backproof.engine.bounded import Bounded
 from backproof.engine.cuts import axes_read, resized
 from backproof.ir.graph import Graph, Node
 from backproof.ir.rounding import Moves, Sums
-from backproof.numerics import likely
+from backproof.numerics import FORMATS, gamma, likely
 
 Array = Any
 _KERNELS, _SIZES = NumPyKernels("float64"), NumPyKernels("float32")
 PRODUCTS = ("dot_general", "conv")
-MOVES = ("transpose", "reshape", "broadcast", "concat", "slice", "pad", "flip")
+MOVES = ("transpose", "reshape", "broadcast", "concat", "slice", "pad", "flip", "stop_gradient")
 LINEAR = (
-    *("add", "sub", "neg", "sum", "scatter_add", "stop_gradient"),
+    *("add", "sub", "neg", "sum", "scatter_add"),
     *PRODUCTS,
     "gather",
     *MOVES,
 )
-BLOCK = 1 << 20  # numbers whose sizes are taken at a time; with so many in float32, a thin product is made in float32
-WIDENED = 1 << 16  # numbers that are widened at a time
+LARGE = 1 << 16  # numbers; with so many in float32, a thin product is made in float32
+CHUNK = 1 << 10  # numbers that are added up in float32; the rest of a long axis in float64
+DEVIATIONS = 3  # of the rounding of a combination, for which a threshold has room
 
 
 class NotLinearError(Exception):
@@ -62,7 +65,8 @@ class Projection:
         """The combinations of a value; or an error if they are not the same function of combinations of something."""
         node = self.graph.node(value)
         if node is None:
-            return Shadow(*combined(self.leaves[value], axis, self.weights), 0.0)
+            leaf = self.leaves[value]
+            return Shadow(combined(leaf, axis, self.weights), norms(leaf, (axis,)), 0.0)
         if node.op not in LINEAR:
             raise NotLinearError
         sources = [self.graph.types[i].shape for i in node.arguments]
@@ -85,7 +89,7 @@ class Projection:
         count = self.weights.shape[1]
         values = [x.value if isinstance(x, Shadow) else x for x in given]
         sizes = [x.size if isinstance(x, Shadow) else x for x in given]
-        if any(not isinstance(x, Shadow) and x.dtype == np.float32 and x.size > BLOCK for x in given):
+        if any(not isinstance(x, Shadow) and x.dtype == np.float32 and x.size > LARGE for x in given):
             values = [x.astype(np.float32, copy=False) if x.dtype.kind == "f" else x for x in values]
         with np.errstate(all="ignore"):
             found = node.primitive.forward(_KERNELS, *values, **dict(resized(node, axis, count)))
@@ -127,45 +131,67 @@ class Projection:
 
     def _whole(self, value: int) -> Array:
         """A value that is known without rounding."""
-        node = self.graph.node(value)
-        if node is None:
-            return np.asarray(self.leaves[value])
-        if node.op not in MOVES:
-            raise NotLinearError
-        return node.primitive.forward(_KERNELS, *map(self._whole, node.arguments), **node.given)
+        return moved(self.graph, self.leaves, value)
 
 
-def combined(x: Array, axis: int, weights: Array) -> tuple[Array, Array]:
-    """An array with an axis replaced by its combinations; and its norms along that axis."""
-    x = np.asarray(x)
+def moved(graph: Graph, leaves: Sequence[Array], value: int) -> Array:
+    """A value that is made of a leaf's numbers, or several leaves', and of nothing else; in their own format."""
+    node = graph.node(value)
+    if node is None:
+        return np.asarray(leaves[value])
+    if node.op not in MOVES:
+        raise NotLinearError
+    return node.primitive.forward(_KERNELS, *(moved(graph, leaves, given) for given in node.arguments), **node.given)
+
+
+def combined(x: Array, axis: int, weights: Array) -> Array:
+    """An array with an axis replaced by its combinations."""
+    x = _readable(x)
     before, n, after = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
-    flat, down = x.reshape(before, n, after), np.ascontiguousarray(weights.T)
-    value, square = np.empty((before, len(down), after)), np.empty((before, after))
-    wide, high = max(1, WIDENED // max(n, 1)), max(1, WIDENED // max(n * after, 1))
-    for left in range(0, after, wide):
-        for top in range(0, before, high):
-            place = slice(top, top + high), slice(left, left + wide)
-            part = flat[place[0], :, place[1]].astype(np.float64)
-            value[place[0], :, place[1]] = (part[:, :, 0] @ weights)[:, :, None] if after == 1 else down @ part
-            square[place] = np.einsum("bna,bna->ba", part, part)
-    lead, trail = x.shape[:axis], x.shape[axis + 1 :]
-    return value.reshape(*lead, len(down), *trail), np.sqrt(square).reshape(*lead, 1, *trail)
+    wide = x.dtype if x.dtype == np.float32 and x.size > LARGE else np.float64
+    flat, down = x.reshape(before, n, after), np.ascontiguousarray(weights.T, dtype=wide)
+    value = np.zeros((before, len(down), after))
+    for begin in range(0, n, CHUNK):
+        rows, own = flat[:, begin : begin + CHUNK].astype(wide, copy=False), down[:, begin : begin + CHUNK]
+        value += (rows[:, :, 0] @ own.T)[:, :, None] if after == 1 else own @ rows
+    return value.reshape(*x.shape[:axis], len(down), *x.shape[axis + 1 :])
+
+
+def own_growth(count: int) -> float:
+    """What making a combination of so many numbers in float32 may add, as a part of their norm.
+
+    Its weights are normal, so a sum on the way has at most the norm for its deviation, and the roundings of n sums at most √n·u times it.
+    """
+    return float(likely(min(count, CHUNK), FORMATS["float32"].unit, DEVIATIONS))
+
+
+def norms(x: Array, axes: tuple[int, ...]) -> Array:
+    """An array's Euclidean norms along some axes, which have one place each; never less, and hardly more, than they are."""
+    x = _readable(x)
+    free = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    n, wide = math.prod(x.shape[axis] for axis in axes), np.float32 if x.dtype == np.float32 else np.float64
+    if axes == tuple(range(len(axes))):
+        flat, sum_of = x.reshape(n, -1), "na,na->a"
+    elif axes == tuple(range(len(free), x.ndim)):
+        flat, sum_of = x.reshape(-1, n), "an,an->a"
+    elif len(axes) == 1:
+        flat, sum_of = x.reshape(math.prod(x.shape[: axes[0]]), n, -1), "bna,bna->ba"
+    else:
+        flat, sum_of = np.transpose(x, (*free, *axes)).reshape(-1, n), "an,an->a"
+    found = np.sqrt(np.einsum(sum_of, flat, flat), dtype=np.float64)
+    found *= 1 + float(gamma(n, FORMATS[np.dtype(wide).name].unit))
+    return found.reshape(tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)))
+
+
+def _readable(x: Array) -> Array:
+    """In a format that the array library multiplies quickly."""
+    x = np.asarray(x)
+    return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
 def _of_sizes(node: Node, sizes: list[Array], params: dict[str, Any]) -> Array:
-    """A product of sizes; of a large one that still has its signs, a few of its rows at a time."""
-    large = next((i for i, x in enumerate(sizes) if x.size > BLOCK), None)
-    if node.op != "dot_general" or large is None:
+    """A product of sizes; where one of them is large and still has its signs, of norms along what is contracted."""
+    if node.op != "dot_general" or all(x.size <= LARGE for x in sizes):
         return node.primitive.forward(_SIZES, *map(abs, sizes), **params)
-    mine, other = params["contract"][large], params["contract"][1 - large]
-    rows = max(1, BLOCK // (sizes[large].size // len(sizes[large])))
-    found = []
-    for top in range(0, len(sizes[large]), rows):
-        part = list(sizes)
-        part[large] = abs(sizes[large][top : top + rows])
-        if 0 in mine:
-            place = (slice(None),) * other[mine.index(0)]
-            part[1 - large] = part[1 - large][(*place, slice(top, top + rows))]
-        found.append(node.primitive.forward(_SIZES, *part, **params))
-    free = len(sizes[0].shape) - len(params["contract"][0]) if large else 0
-    return sum(found) if 0 in mine else np.concatenate(found, axis=free)
+    short = [norms(x, tuple(sorted(axes))) for x, axes in zip(sizes, params["contract"], strict=True)]
+    return node.primitive.forward(_KERNELS, *short, **params)

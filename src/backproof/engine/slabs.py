@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +56,19 @@ class Plan:
     def cut(self) -> int:
         """Numbers of what is cut."""
         return sum(self.graph.types[value].size for value, axis in self.along.items() if axis is not None)
+
+    @cached_property
+    def before(self) -> int:
+        """Numbers that are made before any slab is: those of what is held as a whole, and of what that is made of."""
+        made: set[int] = set()
+        todo = [value for value, _ in self.sources]
+        while todo:
+            value = todo.pop()
+            node = self.graph.node(value)
+            if node is not None and value not in made:
+                made.add(value)
+                todo.extend(node.arguments)
+        return sum(self.graph.types[value].size for value in made)
 
     def step(self) -> int:
         """How wide a slab is."""
@@ -200,16 +213,20 @@ class Slabs:
             self._known[value] = self._made(value)
         return self._known[value]
 
+    def know(self, value: int, found: Any) -> None:
+        """Take a value to be this, whatever it is made of."""
+        self._known[value] = found
+
     def _made(self, value: int) -> Any:
         node = self.graph.node(value)
         if node is None:
             return self.D.value(self.leaves[value], self.graph.types[value])
         if self.survey.heaviest[value] <= SLAB:
-            return self._plainly(value)
+            return self.plainly(value)
         plan = self.survey.best(value)
         if plan is None or plan.step() >= plan.width:
             if plan is not None or len(self.graph) > MOST_NODES:
-                return self._plainly(value)
+                return self.plainly(value)
             x = [self.value(argument) for argument in node.arguments]
             with np.errstate(all="ignore"):
                 return self.D.apply(node.primitive, *x, **node.given)
@@ -230,10 +247,13 @@ class Slabs:
     def slab(self, plan: Plan, begin: int, end: int) -> Any:
         """One slab."""
         survey = self.survey.slab(plan, end - begin)
-        leaves = [self._source(source, axis, begin, end) for source, axis in plan.sources]
-        found = Slabs(survey, self.D, leaves, alone=False)
+        found = Slabs(survey, self.D, self.sources(plan, begin, end), alone=False)
         output = survey.graph.outputs[0]
-        return found._plainly(output) if plan.multiplies else found.value(output)
+        return found.plainly(output) if plan.multiplies else found.value(output)
+
+    def sources(self, plan: Plan, begin: int, end: int) -> list[Any]:
+        """What a slab is made of."""
+        return [self._source(source, axis, begin, end) for source, axis in plan.sources]
 
     def _source(self, value: int, axis: int | None, begin: int, end: int) -> Any:
         if axis is None:
@@ -241,7 +261,7 @@ class Slabs:
         given = self.leaves[value] if value < len(self.graph.leaves) and value not in self._known else self.value(value)
         return part_of(given, axis, begin, end)
 
-    def _plainly(self, value: int) -> Any:
+    def plainly(self, value: int) -> Any:
         """With all that it is made of at once."""
         needed, todo = {value}, [value]
         while todo:
@@ -262,15 +282,10 @@ class Slabs:
         return found[value]
 
 
-def in_slabs(
-    cuts: Sequence[tuple[Slabs, Plan]],
-    use: Callable[[list[Any], int, int], Any],
-    some: Callable[[int], Sequence[int]] = range,
-) -> list[Any]:
-    """What is made of each slab of several values of one shape, cut alike; or of some of so many."""
+def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, int], Any]) -> list[Any]:
+    """What is made of each slab of several values of one shape, cut alike."""
     width, step = cuts[0][1].width, min(plan.step() for _, plan in cuts)
     places = [(begin, min(begin + step, width)) for begin in range(0, width, step)]
-    places = [places[i] for i in some(len(places))]
     for evaluation, plan in cuts:
         evaluation.prepare(plan, {end - begin for begin, end in places})
 

@@ -6,7 +6,7 @@ that is nearer to its derived value than that is inside its bound, whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,13 +105,9 @@ def screen(
     hyper: Numbers,
     t: int,
     formats: Formats | None = None,
-    *,
-    some: Callable[[int], Sequence[int]] | None = None,
-    length: int | None = None,
 ) -> Iterator[Screened]:
     """The step's values a stretch at a time, and bounds where what is claimed is not obviously inside them.
 
-    `some` says which stretches, of this length, are looked at, of how many; all, without it.
     `claimed` has the update (new parameter − old, as float64) and the new state.
     """
     formats = formats or Formats()
@@ -120,13 +116,9 @@ def screen(
         (found,) = (found for _, found in derive_blocks(optimizer, gradient, parameter, state, hyper, t, formats))
         yield Screened(slice(0, parameter.size), _values(found), np.arange(parameter.size), found, {})
         return
-    length = length or STRETCH
     D, unit = float64(), format_named(formats.computing).unit
     made: StepGraph | None = None
-    chosen = None if some is None else set(some(-(-parameter.size // length)))
-    for number, (stretch, block) in enumerate(blocks(optimizer, gradient, parameter, state, length)):
-        if chosen is not None and number not in chosen:
-            continue
+    for stretch, block in blocks(optimizer, gradient, parameter, state, STRETCH):
         shape = block["parameter"].shape
         if made is None or made.graph.types[1].shape != shape:
             held = {name: block[name].shape for name in state}

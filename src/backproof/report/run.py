@@ -57,9 +57,10 @@ def _lines(verdict: StepVerdict) -> Iterator[str]:
 
 def _screen(found: dict[str, Any]) -> str:
     """What was only screened, and what that may miss."""
+    places = ", ".join(f"{count} at {k}" for k, count in found["places"].items())
     return (
-        f"screened: {found['projected']} by {found['probes']} random projections, {found['sampled']} at one slab in "
-        f"{round(1 / found['share'])}; {found['in_full']} checked in full. May miss: {found['missed']}"
+        f"screened: {found['projected']} by {found['probes']} random projections, {found['sampled']} by samples"
+        f"{f' ({places} places)' if places else ''}; {found['in_full']} checked in full. May miss: {found['missed']}"
     )
 
 

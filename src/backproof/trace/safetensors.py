@@ -65,7 +65,9 @@ class Tensors:
         self._data = 8 + length
         self._header = self._checked(text, length, size - self._data)
         local = self.path.local
-        self._map = np.memmap(local, dtype=np.uint8, mode="r") if local is not None and size > self._data else None
+        self._map: memoryview | None = None
+        if local is not None and size > self._data:
+            self._map = np.memmap(local, dtype=np.uint8, mode="r").data
 
     def _checked(self, text: bytes, length: int, room: int) -> dict[str, Any]:
         try:
@@ -115,7 +117,7 @@ class Tensors:
             return memoryview(b"")
         if self._map is None:
             return memoryview(self.path.read(self._data + begin, self._data + end))
-        return self._map[self._data + begin : self._data + end].data
+        return self._map[self._data + begin : self._data + end]
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """A tensor, read only, in its own type (bfloat16 as float32)."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backproof.trace.folder import StepTensors
 from backproof.trace.step import Step, Update
 from backproof.verify.equation import Judgement, NotChecked, Result
 from backproof.verify.remarks import Suspect
@@ -54,7 +55,7 @@ def _parameters(before: Step, left: Tensors, after: Step, found: Tensors) -> Ite
     last = last_parameters(before, left)
     for name, key in first_parameters(after, found).items():
         if name in last:
-            yield _link(name, "parameter", left[last[name]], found[key])
+            yield _link(name, "parameter", left[last[name]], found[key], same=_is_one(left, last[name], found, key))
 
 
 def last_parameters(step: Step, tensors: Tensors) -> dict[str, str]:
@@ -103,7 +104,7 @@ def _state(before: Step, left: Tensors, after: Step, found: Tensors) -> Iterator
                 old, new = f"u{last[0]}:after:{what}:{name}", f"u{first[0]}:before:{what}:{name}"
                 if old in left:
                     now = found[new] if new in found else None  # noqa: SIM401 # a file of tensors refuses what it does not have
-                    yield _link(name, what, left[old], now)
+                    yield _link(name, what, left[old], now, same=_is_one(left, old, found, new))
 
 
 def _numbered(step: Step, which: int, place: int) -> tuple[int, Update] | None:
@@ -112,8 +113,17 @@ def _numbered(step: Step, which: int, place: int) -> tuple[int, Update] | None:
     return own[place] if own else None
 
 
-def _link(name: str, what: str, old: Any, new: Any) -> Result:
-    same = new is not None and old.shape == new.shape and np.array_equal(old, new, equal_nan=old.dtype.kind == "f")
+def _is_one(left: Tensors, old: str, found: Tensors, new: str) -> bool:
+    """Whether the later step has no numbers of its own there, and refers to what the earlier one has."""
+    if not isinstance(left, StepTensors) or not isinstance(found, StepTensors):
+        return False
+    return new in found and left.home(old) == found.home(new)
+
+
+def _link(name: str, what: str, old: Any, new: Any, *, same: bool) -> Result:
+    same = same or (
+        new is not None and old.shape == new.shape and np.array_equal(old, new, equal_nan=old.dtype.kind == "f")
+    )
     because = "" if same else GONE if new is None else CHANGED
     ratio = 0.0 if same else np.inf
     numbers = (0.0, 0.0)

@@ -19,7 +19,7 @@ from backproof.numerics import FORMATS
 from backproof.optim.clipping import by_value, derive_bounded, derive_factor, derive_scaled, next_scale
 from backproof.optim.derive import Derived, Formats
 from backproof.trace.handling import Moment
-from backproof.verify.equation import Judgement, NotChecked, Result, Total, judged
+from backproof.verify.equation import Judgement, NotChecked, Result, Total, judged, same_numbers
 from backproof.verify.region import values_in
 from backproof.verify.remarks import Scale
 from backproof.verify.subject import Subject
@@ -87,17 +87,22 @@ def _backward(subject: Subject, moment: Moment, now: Gradients) -> Found:
             yield stated("accumulation", name, "", holds=False, because="its gradient did not reach .grad")
         if after is None:
             continue
-        dtype = subject.value(after).dtype
-        total = Total()
-        for part in (None if before is None else subject.array(f"v{before}"), brought[name]):
-            if part is not None:
-                total.add(Bound(part.astype(np.float64)))
-        derived = total.bound(FORMATS[dtype])
-        found = _judged("accumulation", name, subject, after, derived, _misadded(subject, before, after, brought[name]))
+        found = _accumulated(subject, name, before, after, brought[name])
         if found.verdict == "broken" and hooked:
             yield NotChecked(f".grad of {name}", "a hook that is called once it is there changes it; taken as recorded")
         else:
             yield found
+
+
+def _accumulated(subject: Subject, name: str, before: int | None, after: int, part: Any) -> Result:
+    """.grad of one parameter, the sum of what it was and of what was brought."""
+    if before is None and same_numbers(subject.array(f"v{after}"), part):
+        return stated("accumulation", name, f"{after}", holds=True, because="")
+    total = Total()
+    for each in (part,) if before is None else (subject.array(f"v{before}"), part):
+        total.add(Bound(each.astype(np.float64)))
+    derived = total.bound(FORMATS[subject.value(after).dtype])
+    return _judged("accumulation", name, subject, after, derived, _misadded(subject, before, after, part))
 
 
 def _brought(subject: Subject, passing: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -59,13 +59,10 @@ def followed(origin: Origin, *, brief: bool) -> Followed:
     return Followed(origin, D, slabs, output)
 
 
-def judged_piecewise(
-    claimed: Any, total: Total, dtype: str, some: Callable[[int], Sequence[int]] = range
-) -> tuple[Judgement, bool]:
+def judged_piecewise(claimed: Any, total: Total, dtype: str) -> tuple[Judgement, bool]:
     """A claim of reals against a sum of contributions; and whether a decision in one of them is in doubt.
 
-    `some` says which slabs are looked at, of how many. What is within its likely bound holds, and needs no other; a slab that is not is
-    looked at again, with both.
+    What is within its likely bound holds, and needs no other; a slab that is not is looked at again, with both.
     """
     brief = _Sum(total, dtype, brief=True)
     if brief.is_there(claimed):
@@ -87,7 +84,7 @@ def judged_piecewise(
                 near = full().slab_measured(claim, slabs, begin, end)
             return near.moved(axis, begin)
 
-        found = together(in_slabs(cuts, judge, some))
+        found = together(in_slabs(cuts, judge))
     sums = [brief, full()] if full.cache_info().currsize else [brief]
     return found.judgement(), any(part.doubtful for each in sums for part in each.open)
 

@@ -14,6 +14,7 @@ from backproof.trace.folder import Recorded, folders, rank_folders, read, unfini
 from backproof.verify.chain import check_chain
 from backproof.verify.equation import NotChecked, Result
 from backproof.verify.outcome import StepVerdict
+from backproof.verify.screening import DIGESTED
 from backproof.verify.step import Options, verify_step
 
 MISFITS = (
@@ -78,7 +79,8 @@ def _numbers(text: str) -> set[int]:
 
 def verify_at(run: Run, at: int, options: Options | None = None) -> StepVerdict:
     """One step of a run: its equations, and the chain to the step before."""
-    recorded = read(run.steps[at])
+    screened = options is not None and options.screen
+    recorded = read(run.steps[at], DIGESTED if screened else 1.0)
     require_fitting(recorded, run.steps[at])
     try:
         verdict = verify_step(recorded, options)
@@ -95,7 +97,7 @@ def verify_at(run: Run, at: int, options: Options | None = None) -> StepVerdict:
         why = "they are the mean over ranks: verify the folder that has the runs of all ranks"
         verdict.add(NotChecked("reduction over ranks", why))
     if at and _parent(run.steps[at - 1]) == _parent(run.steps[at]):
-        before = read(run.steps[at - 1])
+        before = read(run.steps[at - 1], 0.0)  # its own digests are compared where it is looked at itself
         for link in check_chain(before.step, before.tensors, recorded.step, recorded.tensors):
             verdict.add(link)
     verdict.results.extend(_changed(recorded))

@@ -1,11 +1,10 @@
-"""A quick look at a step: large products through random combinations, other large equations at some of their slabs.
+"""A quick look at a step: large products through random combinations, other large equations at some of their places.
 
 What looks honest is said to have been screened; what does not is derived and compared as a whole, as it always is.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,22 +12,33 @@ from typing import Any
 import numpy as np
 
 from backproof.engine.bounded import Bound, Bounded
-from backproof.engine.projected import PRODUCTS, NotLinearError, Projection, Shadow, combined
+from backproof.engine.places import Part, at_places, count_of
+from backproof.engine.projected import (
+    LARGE,
+    PRODUCTS,
+    NotLinearError,
+    Projection,
+    Shadow,
+    combined,
+    moved,
+    norms,
+    own_growth,
+)
+from backproof.engine.rough import heavy, rough
+from backproof.errors import DomainError
 from backproof.ir.graph import Graph
 from backproof.numerics import FORMATS
-from backproof.verify.equation import Judgement, Total
+from backproof.verify.equation import Judgement, Total, measured, same_numbers
 from backproof.verify.origin import Origin
-from backproof.verify.piecewise import judged_piecewise
+from backproof.verify.piecewise import followed, settled
 from backproof.verify.slope import SLOPE_LAMBDA, SMALLEST
 
 PROBES = 4
 """Random combinations of each row of a product. One of a mistake whose norm is ρ thresholds is below the threshold with
 probability erf(1/(ρ√2)) < 0.8/ρ, for its weights are normal; 0.9 leaves room for the honest errors beside it."""
-SHARE = 16
-"""Of other large equations, one slab in so many."""
-LEAST = 2  # slabs
+DIGESTED = 1 / 16
+"""Of tensors that were written in an earlier step, so many are compared with the digest that they had."""
 SHORT = 8 * PROBES  # numbers along an axis: with fewer, the product itself costs as little
-ROOM = 1 << 25  # numbers that may have to be widened as a whole, where another axis asks for fewer
 
 
 class Screening:
@@ -39,45 +49,69 @@ class Screening:
             seed
         )  # unpredictable unless asked otherwise: nothing can be made to pass it
         self.screened: Counter[str] = Counter()
+        self.places: Counter[int] = Counter()
+        """How many equations were looked at in so many places."""
+        self.share = 1.0
+        """The least part of an equation's places that was looked at."""
 
     def look(self, claimed: Any, total: Total, dtype: str) -> Judgement | None:
         """What a quick look says, if it says that the equation holds."""
         if dtype not in FORMATS or FORMATS[dtype].precision > FORMATS["float32"].precision:
             return None
-        way, found = "projected", self._projected(claimed, total, dtype)
+        if _is_moved(claimed, total):
+            return Judgement("holds", 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ())
+        found = self._projected(claimed, total, dtype)
         if found is None:
-            way, found = "sampled", self._sampled(claimed, total, dtype)
-        if found is None or found.verdict != "holds":
+            return self._sampled(claimed, total, dtype) or _of_few(claimed, total, dtype)
+        if found.verdict != "holds":
             return None
-        self.screened[way] += 1
+        self.screened["projected"] += 1
         return found
 
-    def some(self, count: int) -> Sequence[int]:
-        """Some of so many slabs; all, if they are few."""
-        chosen = max(LEAST, math.ceil(count / SHARE))
-        if chosen >= count:
-            return range(count)
-        return sorted(int(i) for i in self.random.choice(count, chosen, replace=False))
+    def choose(self, width: int) -> Any:
+        """Some of so many places, in order."""
+        return np.sort(self.random.choice(width, count_of(width), replace=False))
+
+    def sampled(self, places: int, width: int, equations: int = 1) -> None:
+        """So many equations hold at so many places of so many."""
+        self.screened["sampled"] += equations
+        self.places[places] += equations
+        self.share = min(self.share, places / width)
 
     def _sampled(self, claimed: Any, total: Total, dtype: str) -> Judgement | None:
         if any(part is not None for part in total.parts):
             return None
-        found, doubtful = judged_piecewise(claimed, total, dtype, self.some)
-        systematic = abs(found.slope) > SMALLEST * FORMATS[dtype].unit
-        return None if doubtful or systematic else found
+        whole = [followed(origin, brief=True) for origin in total.origins if origin is not None]
+        found = at_places([Part(part.slabs, part.output) for part in whole], claimed, self.choose)
+        if found is None:
+            return None
+        parts, claim, places, width = found
+        made = [
+            each.origin.rounded(each.D, part.slabs.value(part.output)) for each, part in zip(whole, parts, strict=True)
+        ]
+        near = measured(claim, settled(made, dtype)).judgement()
+        systematic = abs(near.slope) > SMALLEST * FORMATS[dtype].unit
+        if near.verdict != "holds" or systematic or any(part.doubtful for part in whole):
+            return None
+        self.sampled(places, width)
+        return near
 
     def _projected(self, claimed: Any, total: Total, dtype: str) -> Judgement | None:
         parts = [part if origin is None else origin for part, origin in zip(total.parts, total.origins, strict=True)]
         graphs = [part.derivation() if isinstance(part, Origin) else None for part in parts]
         if not any(graph is not None and _multiplies(graph[0]) for graph in graphs):
             return None
-        for axis in _axes(np.shape(claimed), graphs):
-            weights = self.random.standard_normal((claimed.shape[axis], PROBES))
+        for axis in _axes(np.shape(claimed)):
+            # In float32, in which they multiply what is large, they are the same.
+            weights = self.random.standard_normal((claimed.shape[axis], PROBES), np.float32).astype(np.float64)
             try:
                 shadows = [_shadow(part, graph, axis, weights) for part, graph in zip(parts, graphs, strict=True)]
             except NotLinearError:
                 continue
-            return _judged(combined(claimed, axis, weights), shadows, dtype)
+            unit = FORMATS[dtype].unit
+            last = unit * norms(claimed, (axis,)) if unit > FORMATS["float32"].unit else 0.0
+            last = last + (own_growth(len(weights)) if claimed.size > LARGE else 0.0) * sum(s.size for s in shadows)
+            return _judged(combined(claimed, axis, weights), last, shadows, dtype)
         return None
 
     def said(self, checked: int) -> dict[str, Any]:
@@ -87,28 +121,60 @@ class Screening:
             "sampled": self.screened["sampled"],
             "in_full": checked - self.screened.total(),
             "probes": PROBES,
-            "share": 1 / SHARE,
+            "share": self.share,
+            "places": {str(places): self.places[places] for places in sorted(self.places)},
+            "digested": DIGESTED,
             "missed": (
-                f"a row of a product that is off by ρ thresholds, with probability (0.9/ρ)^{PROBES}; "
-                f"one wrong slab of what is sampled, with probability {1 - 1 / SHARE:.4g}"
+                f"a row of a product that is off by ρ thresholds, with probability (0.9/ρ)^{PROBES}; what is wrong in a part f "
+                "of the places of what is sampled, with probability (1 − f)^k, where k places were looked at; that a tensor of an "
+                f"earlier step was changed since, with probability {1 - DIGESTED:.4g}, but for the equations that read it"
             ),
         }
+
+
+def _of_few(claimed: Any, total: Total, dtype: str) -> Judgement | None:
+    """What is made of few numbers, each of them made of many: those are known roughly."""
+    origin = total.origins[0]
+    if len(total.origins) > 1 or origin is None or origin.form != ("float32", None) or dtype != "float32":
+        return None
+    whole = followed(origin, brief=True)
+    few = heavy(whole.slabs, whole.output)
+    try:
+        for value in few:
+            whole.slabs.know(value, rough(whole.slabs, value))
+    except DomainError:
+        return None
+    found = measured(claimed, whole.slabs.plainly(whole.output)).judgement() if few else None
+    return found if found is not None and found.verdict == "holds" and not whole.doubtful else None
+
+
+def _is_moved(claimed: Any, total: Total) -> bool:
+    """Whether what is claimed are the numbers that it is made of, in another order. All are looked at: there is nothing to bound."""
+    origin = total.origins[0]
+    if len(total.origins) > 1 or origin is None or origin.stored:
+        return False
+    graph, leaves, output = origin.derivation()
+    if any(isinstance(leaf, Bound) for leaf in leaves):
+        return False
+    try:
+        found = moved(graph, leaves, output)
+    except NotLinearError:
+        return False
+    return same_numbers(found, claimed)
 
 
 def _multiplies(graph: Graph) -> bool:
     return any(node.op in PRODUCTS for node in graph.nodes)
 
 
-def _axes(shape: tuple[int, ...], graphs: Sequence[Any]) -> list[int]:
-    """The axes to combine, the shortest first; before all the longest, where the others ask for too much at once."""
-    axes = sorted((axis for axis, n in enumerate(shape) if n >= SHORT), key=lambda axis: shape[axis])
-    largest = max(leaf.type.size for graph in graphs if graph is not None for leaf in graph[0].leaves)
-    return axes[::-1] if largest > ROOM and len(shape) == 2 else axes
+def _axes(shape: tuple[int, ...]) -> list[int]:
+    """The axes to combine, the shortest first: of the fewest numbers a single wrong one stands out most."""
+    return sorted((axis for axis, n in enumerate(shape) if n >= SHORT), key=lambda axis: shape[axis])
 
 
 def _shadow(part: Any, graph: Any, axis: int, weights: Any) -> Shadow:
     if isinstance(part, Bound):
-        value, _ = combined(part.value, axis, weights)
+        value = combined(part.value, axis, weights)
         off = np.zeros(part.shape) if part.likely is None else np.broadcast_to(part.likely, part.shape)
         return Shadow(value, np.linalg.norm(off, axis=axis, keepdims=True), 1.0)
     derivation, leaves, output = graph
@@ -119,18 +185,18 @@ def _shadow(part: Any, graph: Any, axis: int, weights: Any) -> Shadow:
     return Shadow(found.value, found.size, found.growth + (FORMATS[part.stored].unit if part.stored else 0.0))
 
 
-def _judged(claim: tuple[Any, Any], shadows: Sequence[Shadow], dtype: str) -> Judgement:
-    """Whether every combination is as near as that of honest errors, likely; if not, the whole has to be looked at."""
-    said, norm = claim
+def _judged(said: Any, last: Any, shadows: Sequence[Shadow], dtype: str) -> Judgement:
+    """Whether every combination is as near as that of honest errors, likely; if not, the whole has to be looked at.
+
+    `last` is what rounding to a coarser format than that of the sums, and combining itself, may add.
+    """
     with np.errstate(all="ignore"):
         value = sum(shadow.value for shadow in shadows)
         off = said - value
         unit = FORMATS[dtype].unit
         most = sum(shadow.size * np.float64(shadow.growth) for shadow in shadows)
         most = most + (len(shadows) - 1) * unit * sum(shadow.size for shadow in shadows if shadow.growth != 1.0)
-        if unit > FORMATS["float32"].unit:
-            most = most + unit * norm
-        most = np.broadcast_to(most + FORMATS[dtype].underflow, off.shape)
+        most = np.broadcast_to(most + last + FORMATS[dtype].underflow, off.shape)
         ratio = np.where(np.isfinite(off) & np.isfinite(most), abs(off) / most, np.inf)
         at = np.unravel_index(int(np.argmax(ratio)), ratio.shape) if ratio.size else ()
         pulls = off * value

@@ -5,23 +5,25 @@ Updates are compared, never parameters: a parameter hides its update.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from backproof.engine.bounded import Bound
+from backproof.engine.slabs import SLAB
 from backproof.errors import BackproofError
 from backproof.numerics import FORMATS, gamma
-from backproof.optim.derive import BLOCK, UPDATE, Derived, Formats, derive, first_state
+from backproof.optim.derive import UPDATE, Derived, Formats, derive, first_state
 from backproof.optim.record import Optimizer
 from backproof.optim.screen import screen
 from backproof.optim.torch_names import STEP, TorchOptimizer, hyper_of, record_of, state_of, torch_optimizer
 from backproof.trace.folder import StepTensors
 from backproof.trace.step import Step, Update
 from backproof.verify.equation import Judgement, Measured, NotChecked, Result, judged, measured, together
-from backproof.verify.screening import LEAST, Screening
+from backproof.verify.screening import Screening
 
 FORMATS_OF = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 HALVES = ("bfloat16", "float16")  # sums of these are accumulated in float32
@@ -133,9 +135,14 @@ class _Update:
         """What an update is derived from, in float64."""
         return self.narrow(group, name).wide()
 
-    def narrow(self, group: Mapping[str, Any], name: str) -> Subject:
-        """The same as it was recorded."""
-        old = self.recorded("before", "parameter", name)
+    def narrow(self, group: Mapping[str, Any], name: str, rows: Any = None) -> Subject:
+        """The same as it was recorded, or some of its rows."""
+        shape = self.tensors.shape(f"u{self.number}:before:parameter:{name}")
+
+        def chosen(given: Any) -> Any:
+            return given if rows is None or np.shape(given) != shape else np.asarray(given)[rows]
+
+        old = chosen(self.recorded("before", "parameter", name))
         storage = FORMATS_OF[self.tensors.dtype(f"u{self.number}:before:parameter:{name}")]
         after = {key: self.recorded("after", key, name) for key in self.update.state.get(name, [])}
         held = self.held(name)
@@ -145,19 +152,22 @@ class _Update:
         state = state_of(self.named, held)
         if not fields <= set(state):
             state = {**first_state(optimizer, old.shape, hyper, storage), **state}
-        new = self.recorded("after", "parameter", name)
+        new = chosen(self.recorded("after", "parameter", name))
         computing = self.named.computes(storage)
         return Subject(
             name,
             optimizer,
             hyper,
             int(held[STEP]) + 1 if STEP in held else 1 if STEP in after or not held else 2,
-            self.gradient(name),
+            chosen(self.gradient(name)),
             old,
-            {key: np.asarray(value) for key, value in state.items() if key in fields},
+            {key: np.asarray(chosen(value)) for key, value in state.items() if key in fields},
             Formats(computing, "float32" if computing in HALVES else None, storage if storage != computing else None),
             storage,
-            {UPDATE: np.subtract(new, old, dtype=np.float64), **state_of(self.named, after)},
+            {
+                UPDATE: np.subtract(new, old, dtype=np.float64),
+                **{key: chosen(value) for key, value in state_of(self.named, after).items()},
+            },
         )
 
     def held(self, name: str) -> dict[str, Any]:
@@ -178,7 +188,24 @@ class _Update:
             found = np.asarray(found.astype(wide) / wide(scale))
         return found
 
+    def _glanced(self, group: Mapping[str, Any], name: str) -> list[Result] | None:
+        """The equations of a large parameter at some of its rows, if they hold there."""
+        shape = self.tensors.shape(f"u{self.number}:before:parameter:{name}")
+        if self.screening is None or math.prod(shape) <= SLAB or f"i{self.update.grads[name]}" in self.tensors:
+            return None
+        subject = self.narrow(group, name, rows := self.screening.choose(shape[0]))
+        if not subject.optimizer.elementwise or not subject.expected() <= set(subject.claimed):
+            return None
+        found = _stretches(subject)
+        if any(verdict.verdict != "holds" for verdict in found.values()):
+            return None
+        self.screening.sampled(len(rows), shape[0], len(found))
+        return [*self._count(subject), *_results(subject, found)]
+
     def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result | NotChecked]:
+        if (glanced := self._glanced(group, name)) is not None:
+            yield from glanced
+            return
         subject = self.narrow(group, name)
         rows = f"i{self.update.grads[name]}"
         results: list[Result | NotChecked] = list(self._count(subject))
@@ -188,7 +215,7 @@ class _Update:
         if self.named.record == "sgd" and rows in self.tensors:
             results.extend(_entry_by_entry(subject, self.tensors[rows][0], self.tensors[f"a{self.update.grads[name]}"]))
         else:
-            results.extend(_compared(subject, self.screening))
+            results.extend(_compared(subject))
         cause = ""
         if any(_is_broken(result) for result in results) and self.looked_for < MOST_NAMED:
             from backproof.verify.misstep import cause_of
@@ -238,32 +265,31 @@ def _rows(subject: Subject, rows: Any) -> tuple[Subject, bool]:
     )
 
 
-def _compared(subject: Subject, screening: Screening | None) -> Iterator[Result | NotChecked]:
+def _compared(subject: Subject) -> Iterator[Result | NotChecked]:
     """The update and the state. Of a rule for single elements, bounds are made only for those that are not near without them."""
     if subject.optimizer.elementwise and subject.expected() <= set(subject.claimed):
-        found = _stretches(subject, None if screening is None else screening.some)
-        if screening is not None and subject.parameter.size > LEAST * BLOCK:
-            if all(verdict.verdict == "holds" for verdict in found.values()):
-                screening.screened["sampled"] += len(found)
-            else:
-                found = _stretches(subject)
+        found = _stretches(subject)
     else:
         found = {
             what: judged_as(subject.claimed[what], derived)
             for what, derived in subject.derived().items()
             if what in subject.claimed
         }
-    for what, verdict in found.items():
-        yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
+    yield from _results(subject, found)
     for what in sorted(subject.expected() - set(subject.claimed)):
         yield NotChecked(f"state {what} of {subject.name}", "what it was after the update was not recorded")
 
 
-def _stretches(subject: Subject, some: Callable[[int], Sequence[int]] | None = None) -> dict[str, Judgement]:
-    """The verdict on each result, from a stretch of it at a time, or from some of them."""
+def _results(subject: Subject, found: Mapping[str, Judgement]) -> Iterator[Result]:
+    for what, verdict in found.items():
+        yield Result("update" if what == UPDATE else "state", subject.name, what, *verdict, parameter=subject.name)
+
+
+def _stretches(subject: Subject) -> dict[str, Judgement]:
+    """The verdict on each result, from a stretch of it at a time."""
     parts: dict[str, list[Measured]] = {}
     given = (subject.gradient, subject.parameter, subject.state, subject.hyper, subject.count, subject.formats)
-    for part in screen(subject.optimizer, subject.claimed, *given, some=some, length=None if some is None else BLOCK):
+    for part in screen(subject.optimizer, subject.claimed, *given):
         for what in part.values:
             value, certain, likely = part.bounded(what)
             claim = np.asarray(subject.claimed[what]).reshape(-1)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from backproof.ir.types import real
 from backproof.trace.folder import Recorded, folders, read
 from backproof.verify.equation import Total
 from backproof.verify.origin import Origin
-from backproof.verify.screening import PROBES, Screening
+from backproof.verify.run import open_run, verify_at
+from backproof.verify.screening import DIGESTED, PROBES, Screening
 from backproof.verify.step import Options, verify_step
 
 
@@ -161,6 +163,115 @@ def test_a_mistake_is_missed_as_often_as_is_said(rho):
     assert screening.look(claimed, total, "float32").ratio < 1e-8
 
 
+@pytest.fixture(scope="module")
+def language(tmp_path_factory):
+    """A table, a layer norm, a GELU and logits, large enough to be sampled; and a loss of them all."""
+    torch.manual_seed(0)
+    vocabulary, width = 6000, 64
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(vocabulary, width)
+            self.norm = torch.nn.LayerNorm(width)
+            self.wide = torch.nn.Linear(width, 4 * width)
+            self.narrow = torch.nn.Linear(4 * width, width)
+
+        def forward(self, ids):
+            x = self.table(ids)
+            x = self.narrow(torch.nn.functional.gelu(self.wide(self.norm(x)))).transpose(0, 1)
+            return torch.nn.functional.linear(x.contiguous(), self.table.weight)
+
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    out = tmp_path_factory.mktemp("screened") / "language"
+    with bpt.Recorder(model, optimizer, out=out) as recorder:
+        for _ in range(2):
+            ids = torch.randint(0, vocabulary, (8, 100))
+            with recorder.step():
+                optimizer.zero_grad()
+                logits = model(ids)
+                torch.nn.functional.cross_entropy(logits.view(-1, vocabulary), ids.T.reshape(-1)).backward()
+                optimizer.step()
+    return out
+
+
+def output_of(step, op):
+    return f"v{next(call.outputs[0] for call in step.calls if call.op.split('.')[-1] == op)}"
+
+
+WRONG = {
+    "a loss of three rows in a hundred too many": (
+        "forward",
+        lambda step: output_of(step, "cross_entropy"),
+        lambda a: a * 0.97,
+    ),
+    "an activation of another kind": ("forward", lambda step: output_of(step, "gelu"), lambda a: a + 1e-4),
+    "a norm of another epsilon": ("forward", lambda step: output_of(step, "layer_norm"), lambda a: a * 1.00002),
+    "one number lost where they are only moved": ("forward", lambda step: output_of(step, "contiguous"), one_wrong_row),
+    "a state of another decay": (
+        "state",
+        lambda step: "u0:after:exp_avg:table.weight",
+        lambda a: a * 1.0001,
+    ),
+    "an update half as far": ("update", lambda step: "u0:after:parameter:table.weight", lambda a: a + 5e-4),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_in_many_places_is_found_in_few(language, what):
+    equation, key_of, mistake = WRONG[what]
+    recorded = read(folders(language)[1])
+    key = key_of(recorded.step)
+    wrong = mistake(recorded.tensors[key].copy()).astype(np.float32)
+
+    honest = verify_step(recorded, Options(screen=True))
+    found = verify_step(Recorded(recorded.step, Edited(recorded.tensors, {key: wrong})), Options(screen=True))
+
+    assert honest.verdict == "holds"
+    assert set(honest.screen["places"]) <= {str(k) for k in range(2, 33)}
+    assert 0 < honest.screen["share"] < 1
+    assert equation in {result.equation for result in found.broken}
+
+
+def test_a_mistake_in_a_part_of_the_places_is_missed_as_often_as_is_said():
+    """(1 − f)^k: an eighth of the rows is wrong, and k = 32 of 512 are looked at."""
+    x = np.random.default_rng(0).standard_normal((512, 512), np.float32)
+    b = Builder()
+    leaf = b.leaf(real(*x.shape))
+    graph = b.graph(b.exp(leaf))
+    wrong = np.exp(x)
+    wrong[: len(wrong) // 8] *= np.float32(1.001)
+    total, screening, tried = Total(), Screening(seed=2), 2000
+    total.add(None, Origin(graph, lambda: [x], 1))
+
+    missed = sum(screening.look(wrong, total, "float32") is not None for _ in range(tried))
+
+    expected = (1 - 1 / 8) ** 32
+    assert screening.places.keys() <= {32}
+    assert missed / tried <= expected + 5 * math.sqrt(expected / tried)
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_of_earlier_tensors_some_digests_are_compared(run, tmp_path, monkeypatch, drawn):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    path = copy / "step000000" / "tensors.safetensors"
+    data = bytearray(path.read_bytes())
+    shared = json.loads((copy / "step000001" / "shared.json").read_text())
+    name = next(at for step, at, *_ in shared.values() if step == "step000000" and at.endswith("bias"))
+    begin, _ = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])[name]["data_offsets"]
+    data[8 + int.from_bytes(data[:8], "little") + begin] ^= 1  # the last bit of a number
+    path.write_bytes(data)
+    monkeypatch.setattr("random.random", lambda: 0.0 if drawn else 0.99)
+
+    found = verify_at(open_run(str(copy)), 1, Options(screen=True))
+
+    changed = [result for result in found.broken if "changed since" in result.because]
+    assert bool(changed) == drawn
+    assert found.screen["digested"] == DIGESTED
+
+
 def composed(*shapes):
     b = Builder()
     return b.graph(COMPOSITIONS["linear"].function(*(b.leaf(real(*shape)) for shape in shapes)))
@@ -187,7 +298,9 @@ def test_the_command_and_the_function_say_so(run, capsys):
 
     assert main(["verify", str(run), "--screen", "--json"]) == 0
     (first, _) = json.loads(capsys.readouterr().out)["steps"]
-    assert set(first["screen"]) == {"projected", "sampled", "in_full", "probes", "share", "missed"}
+    assert set(first["screen"]) == {
+        *("projected", "sampled", "in_full", "probes", "share", "places", "digested", "missed"),
+    }
 
     assert verify(run, screen=True).verdict == "holds"
     assert verify(run).steps[0].screen is None
