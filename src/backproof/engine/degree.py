@@ -67,16 +67,3 @@ def of_backward(graph: Graph, out: int) -> int:
     highest = max((found.degree for found in gradients if found is not None), default=0)
     forward = tangents[out]
     return max(highest, 0 if forward is None else forward.degree) + 1
-
-
-def integral(graph: Graph) -> bool:
-    """Whether every real constant of the graph is a whole number, and no operation needs more than + − · on integers."""
-    for node in graph.nodes:
-        if node.op in ("pow", "erf"):  # a power is not a polynomial, and the slope of erf has 2/√π in it
-            return False
-        if node.op == "constant":
-            value = node.given["value"]
-            numbers = value.array.ravel().tolist() if hasattr(value, "array") else [value]
-            if any(float(number) != int(number) if abs(float(number)) < 2**53 else True for number in numbers):
-                return False
-    return True

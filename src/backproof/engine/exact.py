@@ -6,6 +6,7 @@ python-flint is installed, large products go through its matrices.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from backproof.ir.tensor import Tensor
 from backproof.ir.types import Shape
 
 Array = Any
+LARGEST_POWER = 1 << 12
 
 # Functions that leave the integers, each with the integer polynomial that may stand for it. All differ, so that one function
 # taken for another shows; almost all are of degree 1, so that numbers stay small through many layers.
@@ -53,6 +55,14 @@ def rational(value: Any) -> int | Fraction:
     except (ValueError, OverflowError, TypeError):
         raise DomainError(f"{value!r} is not a rational number") from None
     return found.numerator if found.denominator == 1 else found
+
+
+def whole(value: Any) -> int:
+    """A number that is whole; for any other, the small one that stands in for it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return 10 if math.isnan(value) else int(math.copysign(9, value))
+    found = rational(value)
+    return found if isinstance(found, int) else 2 + (found.numerator * 31 + found.denominator) % 7
 
 
 _rationals = np.frompyfunc(rational, 1, 1)
@@ -132,7 +142,7 @@ class ExactKernels(NumPyKernels):
 
     @staticmethod
     @lru_cache(maxsize=512)
-    def _whole(value: Any, shape: Shape) -> Array:
+    def _filled(value: Any, shape: Shape) -> Array:
         found = np.empty(shape, dtype=object)
         found.fill(rational(value))
         return found
@@ -142,7 +152,7 @@ class ExactKernels(NumPyKernels):
             return self.leaf(value.array, value.kind)
         if isinstance(value, (bool, int)):
             return np.full(shape, value, dtype=np.bool_ if isinstance(value, bool) else np.int64)
-        return self._whole(value, tuple(shape))
+        return self._filled(value, tuple(shape))
 
     def zeros(self, shape: Shape, like: Array) -> Array:
         found = np.zeros(shape, dtype=like.dtype)
@@ -202,6 +212,38 @@ class ExactKernels(NumPyKernels):
         for index, row in zip(where.tolist(), rows, strict=True):
             found[index] = found[index] + row
         return found
+
+
+class WholeKernels(ExactKernels):
+    """The exact domain with whole numbers only: what is not whole is stood in for, and noted."""
+
+    def __init__(self) -> None:
+        super().__init__(surrogates=True)
+        self.noted: set[str] = set()
+
+    def _whole(self, value: Any) -> int:
+        found = whole(value)
+        if found != value:
+            self.noted.add(f"{float(value):.6g} by {found}")
+        return found
+
+    def leaf(self, given: Any, kind: str) -> Array:
+        if kind != "real":
+            return super().leaf(given, kind)
+        return np.frompyfunc(self._whole, 1, 1)(np.array(given, dtype=object, ndmin=1)).reshape(np.shape(given))
+
+    def number(self, value: float) -> Array:
+        return super().number(self._whole(value))
+
+    def constant(self, value: Any, shape: Shape) -> Array:
+        return super().constant(float(self._whole(value)) if isinstance(value, float) else value, shape)
+
+    def pow(self, a: Array, b: Array) -> Array:
+        if any(abs(exponent) > LARGEST_POWER for exponent in np.ravel(b).tolist()):
+            raise DomainError("an exponent is too large for exact arithmetic")
+        if any(exponent < 0 for exponent in np.ravel(b).tolist()):
+            self.noted.add("negative powers by positive ones")
+        return np.asarray(a ** abs(b), dtype=object)
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -1,6 +1,7 @@
 """float64 on small whole numbers, where it cannot round: the same kernels, compared by equality with integers.
 
-Functions that leave the integers are replaced by the polynomials of `exact.SURROGATES`; all other kernels are NumPy's own.
+Functions that leave the integers are replaced by the polynomials of `exact.SURROGATES`, and constants that are none by small ones,
+as in `exact.WholeKernels`; all other kernels are NumPy's own.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import numpy as np
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.domain import ArrayDomain, Domain
 from backproof.engine.evaluate import evaluate
-from backproof.engine.exact import SURROGATES, surrogate
+from backproof.engine.exact import LARGEST_POWER, SURROGATES, surrogate, whole
 from backproof.ir.backprop import backprop
 from backproof.ir.graph import Graph
 from backproof.ir.primitive import Primitive
+from backproof.ir.tensor import Tensor
 from backproof.ir.types import Shape, Type
 
 LIMIT = 2.0**53
 """Every whole number up to here is a float64, so sums that stay below are exact in any order."""
+
+
+_wholes = np.frompyfunc(whole, 1, 1)
 
 
 class _Surrogates(NumPyKernels):
@@ -33,6 +38,23 @@ class _Surrogates(NumPyKernels):
     @staticmethod
     def _stand_in(name: str) -> Any:
         return lambda x: np.asarray(surrogate(name, x))
+
+    def number(self, value: float) -> Any:
+        return super().number(whole(value))
+
+    def constant(self, value: Any, shape: Shape) -> Any:
+        if isinstance(value, Tensor):
+            found = super().constant(value, shape)
+            return np.asarray(_wholes(found), dtype=np.float64) if value.kind == "real" else found
+        return super().constant(float(whole(value)) if isinstance(value, float) else value, shape)
+
+    def pow(self, a: Any, b: Any) -> Any:
+        found, highest = np.ones(np.shape(a)), np.max(abs(b), initial=0)
+        if not highest <= LARGEST_POWER:
+            return np.full(np.shape(a), np.inf)  # what is too large for this check, which is for whoever asks to see
+        for count in range(int(highest)):
+            found = np.where(count < abs(b), found * a, found)
+        return found
 
     def divide(self, a: Any, b: Any) -> Any:
         return np.asarray(a * surrogate("inverse", b))
@@ -112,6 +134,7 @@ _SIZES: dict[str, Callable[[tuple[_Sized, ...], dict[str, Any]], Any]] = {
     "relu": lambda x, params: x[0].size,
     "sign": lambda x, params: 1.0,
     "div": lambda x, params: x[0].size * _polynomial_size("inverse", x[1].size),
+    "pow": lambda x, params: np.maximum(x[0].size, 1.0) ** x[1].size,
     "where": lambda x, params: np.maximum(x[1].size, x[2].size),
     "maximum": lambda x, params: np.maximum(x[0].size, x[1].size),
     "minimum": lambda x, params: np.maximum(x[0].size, x[1].size),

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from backproof.engine.exact import SURROGATES
+from backproof.engine.exact import SURROGATES, whole
 from backproof.errors import DomainError
 from backproof.ir.graph import Graph, Node
 from backproof.session.proof_program import (
@@ -38,18 +37,13 @@ from backproof.session.proof_program import (
 Array = Any
 
 
-def stand_in(value: Fraction) -> int:
-    """The small integer that stands for a number that is not whole."""
-    return 2 + (value.numerator * 31 + value.denominator) % 7
-
-
 def function(name: str, x: Expr) -> Expr:
     """The polynomial that stands for a function."""
     return poly(SURROGATES[name], x)
 
 
-HALF = stand_in(Fraction(0.5))
-ERF_SCALE = stand_in(Fraction(2 / math.sqrt(math.pi)))
+HALF = whole(0.5)
+ERF_SCALE = whole(2 / math.sqrt(math.pi))
 ONE = num(1)
 X, A, B = var(0), var(0), var(1)
 Y, AFTER_TWO, AFTER_THREE = var(1), var(2), var(3)  # the result, after one, two or three arguments

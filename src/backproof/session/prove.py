@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from backproof.engine.domain import ArrayDomain
-from backproof.engine.exact import SURROGATES, ExactKernels, rational
+from backproof.engine.exact import SURROGATES, WholeKernels
 from backproof.engine.room import require_room
 from backproof.errors import BackproofError, DomainError, SessionError
 from backproof.ir.graph import Graph
@@ -27,7 +27,7 @@ from backproof.ir.text import digest
 from backproof.session import theory
 from backproof.session.certify import leaves_of
 from backproof.session.proof_program import Program, coq_lists, numeral
-from backproof.session.proof_translation import Writer, given, integers, stand_in, translate
+from backproof.session.proof_translation import Writer, given, integers, translate
 from backproof.session.tape import compile_tape, run_backward
 
 By = Literal["kernel", "oracle"]
@@ -37,7 +37,7 @@ KERNEL_WORK = 150_000
 _BYTES = (
     400  # for each number: Python objects of its value and gradient, the words that say them, and those that come back
 )
-LARGEST_BITS, LARGEST_POWER = 1 << 15, 1 << 12
+LARGEST_BITS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -113,39 +113,6 @@ def _said(value: int | None) -> str:
     return "no number, or one too long to show" if value is None else numeral(value)
 
 
-class _WholeKernels(ExactKernels):
-    """The exact domain with whole numbers only: what is not whole is stood in for, and noted."""
-
-    def __init__(self) -> None:
-        super().__init__(surrogates=True)
-        self.noted: set[str] = set()
-
-    def _whole_number(self, value: Any) -> int:
-        found = rational(value)
-        if isinstance(found, int):
-            return found
-        self.noted.add(f"{float(found):.6g} by {stand_in(found)}")
-        return stand_in(found)
-
-    def leaf(self, given: Any, kind: str) -> Any:
-        if kind != "real":
-            return super().leaf(given, kind)
-        return np.frompyfunc(self._whole_number, 1, 1)(np.array(given, dtype=object, ndmin=1)).reshape(np.shape(given))
-
-    def number(self, value: float) -> Any:
-        return super().number(self._whole_number(value))
-
-    def constant(self, value: Any, shape: tuple[int, ...]) -> Any:
-        return super().constant(float(self._whole_number(value)) if isinstance(value, float) else value, shape)
-
-    def pow(self, a: Any, b: Any) -> Any:
-        if any(abs(exponent) > LARGEST_POWER for exponent in np.ravel(b).tolist()):
-            raise DomainError("an exponent is too large for exact arithmetic")
-        if any(exponent < 0 for exponent in np.ravel(b).tolist()):
-            self.noted.add("negative powers by positive ones")
-        return np.asarray(a ** abs(b), dtype=object)
-
-
 def record(graph: Graph, seed: int) -> Record:
     """Values and gradients of a graph's first output, by the tape, in whole numbers."""
     if not graph.outputs:
@@ -154,7 +121,7 @@ def record(graph: Graph, seed: int) -> Record:
     if graph.types[out].kind != "real":
         raise SessionError(f"the output {graph.name(out)} is {graph.types[out]}; only reals have gradients")
     rng = np.random.default_rng(seed)
-    kernels = _WholeKernels()
+    kernels = WholeKernels()
     D = ArrayDomain("whole numbers", kernels)
     leaves = leaves_of(graph, {}, rng, lambda shape: rng.integers(-2, 3, tuple(shape)))
     values = _evaluated(graph, D, leaves)
