@@ -156,6 +156,8 @@ def _written(
     leaves = [b.leaf(kind) for kind in types]
     try:
         named = {OTHERWISE.get(key, key): _decode(item, leaves) for key, item in kwargs.items()}
+        if named.get("out", named) is None:  # there is no place to write to
+            del named["out"]
         given = _placed(function, [_decode(item, leaves) for item in args], named)
         if sized:
             named["results"] = wanted

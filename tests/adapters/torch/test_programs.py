@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from hard import HARD
+from loops import LOOPS
 from programs import PROGRAMS, SEVERAL_WAYS, Program
 
 import backproof.torch as bpt
@@ -39,7 +40,7 @@ def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     )
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, *HARD], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, *HARD, *LOOPS], ids=lambda program: program.name)
 @pytest.mark.filterwarnings("ignore")
 def test_an_honest_program_holds(program: Program, tmp_path: Path) -> None:
     plain, recorded = left(program), left(program, tmp_path / "run")

@@ -11,6 +11,7 @@ import torch
 import transformers as hf
 
 import backproof.torch as bpt
+from backproof.adapters.torch import claims
 from backproof.errors import InputError
 from backproof.verify.run import verify_run
 
@@ -308,3 +309,19 @@ def test_a_step_that_makes_its_parents_step_is_one_update_at_its_own_rate(factor
 
 def fails():
     raise RuntimeError("closure")
+
+
+def test_processes_that_load_data_record_nothing(tmp_path):
+    class Seen(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            return float(claims._now.observer.idle)
+
+    model = torch.nn.Linear(1, 1)
+    with bpt.Recorder(model, out=tmp_path) as recorder, recorder.step():
+        seen = [batch for workers in (0, 2) for batch in torch.utils.data.DataLoader(Seen(), 4, num_workers=workers)]
+        model(seen[1].float()[:, None]).sum().backward()
+
+    assert [batch.tolist() for batch in seen] == [[0.0] * 4, [1.0] * 4]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from backproof.adapters.torch.encode import dtype_name, tensors_in
+from backproof.adapters.torch.encode import dtype_name, maker_of, tensors_in
 
 if TYPE_CHECKING:
     from backproof.adapters.torch.observe import Observer
@@ -88,7 +88,7 @@ class Casts:
 
     def _rounded(self, x: torch.Tensor, number: int, lower: torch.dtype) -> int:
         key = number, lower
-        kept = x.is_leaf and x.requires_grad and torch.is_autocast_cache_enabled() and torch.is_grad_enabled()
+        kept = maker_of(x) is None and x.requires_grad and torch.is_autocast_cache_enabled() and torch.is_grad_enabled()
         if kept and key in self._cached:
             return self._cached[key]
         made = self.observer.values.hidden(x, stored=False, dtype=lower)

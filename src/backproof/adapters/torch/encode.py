@@ -72,6 +72,17 @@ def has_numbers(tensor: torch.Tensor) -> bool:
     return not is_abstract(tensor) and tensor.dtype in DTYPES and not tensor.is_nested
 
 
+def maker_of(tensor: torch.Tensor) -> Any:
+    """What made a tensor, for the backward pass; nothing for a leaf.
+
+    A view that was made without gradients can no longer be asked, once what it looks at was written to. It has none.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """All tensors in a nested structure, in order."""
     if isinstance(value, torch.Tensor):

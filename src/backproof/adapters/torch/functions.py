@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from backproof.adapters.torch.encode import tensors_in
+from backproof.adapters.torch.encode import maker_of, tensors_in
 from backproof.trace.step import Region
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _outputs(observer: Observer, region: int, given: list[torch.Tensor], outputs
         found.append(number)
     differentiated = tuple(n for n in wanted if n is not None)
     observer.regions[region] = replace(observer.regions[region], inputs=differentiated, outputs=tuple(found))
-    node = next((output.grad_fn for output in outputs if output.grad_fn is not None), None)
+    node = next((maker for maker in map(maker_of, outputs) if maker is not None), None)
     if node is not None:
         observer.gradients.watch(node, region, wanted)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import is_abstract
+from backproof.adapters.torch.encode import is_abstract, maker_of
 from backproof.adapters.torch.values import Values
 from backproof.trace.step import contribution_key, gradient_key, handed_key
 
@@ -62,12 +62,16 @@ class Gradients:
         """Ask to be shown the gradient, and remember what in the backward pass stands for this value."""
         if not tensor.requires_grad or is_abstract(tensor) or tensor.is_inference():
             return
-        if tensor.grad_fn is not None:
+        try:
+            maker = tensor.grad_fn
+        except RuntimeError:  # a view that was made without gradients, of what was written to since
+            return
+        if maker is not None:
             if not made and self.values.found[number].origin == "input":
                 self._earlier[number] = self._stranger(tensor, number)
             elif not made:
                 self.values.unseen.append(self._stranger(tensor, number))
-            self.makers[tensor.grad_fn, tensor.output_nr] = number
+            self.makers[maker, tensor.output_nr] = number
         if torch.is_inference_mode_enabled():  # it is a parameter that is only read here, and may be trained later
             with torch.inference_mode(False):
                 self._hook(tensor, number)
@@ -143,7 +147,7 @@ class Gradients:
     def _stranger(self, tensor: torch.Tensor, number: int) -> dict[str, Any]:
         """A tensor that no recorded call has made: what made it read other values, whose gradients then have a part unknown."""
         reads: set[int] = set()
-        todo = [(tensor.grad_fn, tensor.output_nr)]
+        todo = [(maker_of(tensor), tensor.output_nr)]
         seen = set(todo)
         while todo:
             node, place = todo.pop()
@@ -154,12 +158,12 @@ class Gradients:
                 fresh = [entry for entry in node.next_functions if entry[0] is not None and entry not in seen]
                 seen.update(fresh)
                 todo.extend(fresh)
-        return {"value": number, "by": type(tensor.grad_fn).__name__, "reads": sorted(reads)}
+        return {"value": number, "by": type(maker_of(tensor)).__name__, "reads": sorted(reads)}
 
     def settle(self) -> None:
         """Before a backward pass adds to gradients where they lie: what earlier passes left there is copied."""
         for handle in self.values.alive():
-            if handle.is_leaf and handle.requires_grad and handle.grad is not None:
+            if handle.requires_grad and maker_of(handle) is None and handle.grad is not None:
                 self.values.keep(handle.grad)
 
     def close(self) -> None:

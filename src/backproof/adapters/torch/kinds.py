@@ -20,7 +20,10 @@ SOURCES = set(
     "multinomial normal poisson from_numpy empty_strided new_empty_strided complex polar frombuffer __deepcopy__".split()
 )
 # In place, and random or of nothing: what they write is a source too.
-FILLS = set("normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ zero_ fill_".split())
+FILLS = {
+    *"normal_ uniform_ bernoulli_ random_ exponential_ geometric_ cauchy_ log_normal_ zero_ fill_".split(),
+    *(name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_")),
+}
 LOOKS = {"requires_grad_", "retain_grad", "share_memory_", "pin_memory", "record_stream"}
 """They change nothing that is a number."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 # A step may end where no `with` does; torch has no public name for this.
 _pop: Callable[[], Any] = torch.overrides._pop_mode  # noqa: SLF001
 _push: Callable[[Any], None] = torch.overrides._push_mode  # noqa: SLF001
+_here: WeakSet[Observer] = WeakSet()
 
 
 def leave_mode(observer: Observer) -> int:
@@ -32,6 +35,20 @@ def _enter_mode(observer: Observer, below: int) -> None:
     _push(observer)
     for mode in reversed(above):
         _push(mode)
+
+
+def only_here(observer: Observer) -> None:
+    """Have an observer do nothing in processes that are begun from this one, such as those that load data."""
+    _here.add(observer)
+
+
+def _in_a_child() -> None:
+    for observer in _here:
+        observer.pause()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_child)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, one_of, renumbered, writes_in_place
-from backproof.adapters.torch.encode import dtype_name, encode, tensors_in
+from backproof.adapters.torch.encode import dtype_name, encode, maker_of, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.inside import inside
@@ -142,7 +142,9 @@ class Observer(TorchFunctionMode):
 
     def _write(self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function that changes its first argument."""
-        target = args[0] if args else kwargs.get("input", kwargs.get("self"))
+        target = (
+            args[0] if args else next((kwargs[name] for name in ("input", "self", "tensor") if name in kwargs), None)
+        )
         if not isinstance(target, torch.Tensor):
             return self._through(func, op, args, kwargs)
         with self.quiet():
@@ -288,7 +290,7 @@ class Observer(TorchFunctionMode):
 
     def _unknown(self, op: str, outputs: list[torch.Tensor], numbers: tuple[int, ...]) -> int | None:
         """A call that is not known here: see at least what its backward gives back."""
-        nodes = {output.grad_fn for output in outputs if output.grad_fn is not None}
+        nodes = {maker for maker in map(maker_of, outputs) if maker is not None}
         node = nodes.pop() if len(nodes) == 1 else None
         inputs = None if node is None or self.region is not None else self.gradients.inputs_of(node)
         if inputs is None:

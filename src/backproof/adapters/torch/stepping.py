@@ -16,7 +16,7 @@ import torch
 from backproof.adapters.torch.claims import Claims, inside_of_compiled
 from backproof.adapters.torch.facts import facts_of, wrapper_of
 from backproof.adapters.torch.functions import watching_functions
-from backproof.adapters.torch.modes import leave_mode
+from backproof.adapters.torch.modes import leave_mode, only_here
 from backproof.adapters.torch.observe import Observer
 from backproof.adapters.torch.schedules import Schedules
 from backproof.adapters.torch.updates import parameters_of, plain_optimizer
@@ -62,6 +62,7 @@ class Stepping:
         if self.observer is not None:
             raise UsageError("a step is being recorded already: steps cannot lie in each other")
         observer = self.observer = Observer(self.model, index)
+        only_here(observer)
         self._name(observer)
         observer.updates.counts = dict(self.counts)
         observer.updates.claimed = self.claimed

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import dtype_name, has_numbers, is_abstract
+from backproof.adapters.torch.encode import dtype_name, has_numbers, is_abstract, maker_of
 from backproof.trace.step import Value
 
 
@@ -72,8 +72,9 @@ class Values:
             return self._first(tensor)
         if not self._is(tensor, seen):
             return self._changed(tensor, seen)
-        if tensor.grad_fn is not seen.maker:  # it got its place in the backward pass after it was computed
-            seen.maker = tensor.grad_fn
+        maker = maker_of(tensor)
+        if maker is not seen.maker:  # it got its place in the backward pass after it was computed
+            seen.maker = maker
             self.follow(tensor, seen.number, made=False)
         elif tensor.requires_grad and not seen.wants:  # it was asked for a gradient after it was computed
             seen.wants = True
@@ -125,7 +126,7 @@ class Values:
     def surfaced(self, tensor: torch.Tensor) -> int:
         """The number of what was made inside of a region, and now is its result: its gradient can be seen."""
         seen = self._seen[id(tensor)]
-        seen.maker, seen.wants = tensor.grad_fn, tensor.requires_grad
+        seen.maker, seen.wants = maker_of(tensor), tensor.requires_grad
         number = self.number(tensor)
         if tensor.requires_grad:
             self.change(number, inner=False)
@@ -194,12 +195,12 @@ class Values:
         if id(tensor) not in self._seen:
             self._alive.append(tensor)  # an id is only ever one tensor's while that lives
         self._seen[id(tensor)] = _Seen(
-            number, _version(tensor), self._memory(tensor).epoch, tensor.grad_fn, tensor.requires_grad
+            number, _version(tensor), self._memory(tensor).epoch, maker_of(tensor), tensor.requires_grad
         )
 
     def _was_there(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor that can be differentiated was made before the step."""
-        node: Any = tensor.grad_fn
+        node: Any = maker_of(tensor)
         return bool(node._sequence_nr() < self._began)  # noqa: SLF001 # how many there were before it
 
     def _first(self, tensor: torch.Tensor) -> int:
@@ -211,7 +212,7 @@ class Values:
             return number
         known = id(tensor) in self.names
         kind = "buffer" if known and id(tensor) not in self.parameters else "parameter" if known else "input"
-        number = self._new(tensor, kind if tensor.grad_fn is None or self._was_there(tensor) else "unseen")
+        number = self._new(tensor, kind if maker_of(tensor) is None or self._was_there(tensor) else "unseen")
         self._take(tensor, number)
         self.follow(tensor, number, made=False)
         return number
@@ -234,7 +235,7 @@ class Values:
             before = self._seen.get(id(tensor))
             number = self._new(tensor, "call")
             self._take(tensor, number)
-            if before is not None and before.maker is tensor.grad_fn and tensor.requires_grad:
+            if before is not None and before.maker is maker_of(tensor) and tensor.requires_grad:
                 self._share(number, before.number)
             else:
                 self.follow(tensor, number, made=True)
@@ -296,9 +297,16 @@ class Values:
         return number
 
     def _unexplained(self, tensor: torch.Tensor, seen: _Seen, by: str) -> int:
+        before = self.found[seen.number]
+        if before.origin == "source" and before.shape != tuple(
+            tensor.shape
+        ):  # made of nothing, it was then given memory
+            number = self._new(tensor, "source")
+            self._take(tensor, number)
+            return number
         number = self._new(tensor, "unseen")
         self.unseen.append({"value": number, "by": by, "reads": []})
-        if tensor.requires_grad and tensor.grad_fn is seen.maker:
+        if tensor.requires_grad and maker_of(tensor) is seen.maker:
             self._share(number, seen.number)
         self._take(tensor, number)
         return number
@@ -307,7 +315,7 @@ class Values:
         """A new value of a tensor that follows from others by how they lie in memory."""
         number, seen = self._new(tensor, "call"), self._seen.get(id(tensor))
         self._tie(op, args, number)
-        if seen is not None and seen.maker is tensor.grad_fn and tensor.requires_grad:
+        if seen is not None and seen.maker is maker_of(tensor) and tensor.requires_grad:
             self._share(number, seen.number)
         else:
             self.follow(tensor, number, made=True)

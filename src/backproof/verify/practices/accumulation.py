@@ -21,12 +21,14 @@ def _close(a: float, b: float) -> bool:
 
 def windows(seen: Seen) -> Iterator[list[Term]]:
     """The micro-batches of each update: several backward passes, each from the one loss of its own forward pass."""
-    window: list[int] = []
+    window: list[tuple[int, set[str]]] = []
     for moment in seen.subject.step.moments:
         if moment.kind == "backward":
-            window.append(int(moment.given["passing"]))
+            window.append((int(moment.given["passing"]), set(moment.grads)))
+        elif moment.kind == "clear":  # of what a pass left nothing may be left
+            window = [(passing, names) for passing, names in window if not names <= set(moment.grads)]
         elif moment.kind == "update":
-            yield from _micro_batches(seen, window)
+            yield from _micro_batches(seen, [passing for passing, _ in window])
             window = []
 
 

@@ -1,0 +1,98 @@
+"""Honest loops around a model: what feeds it, grows it, fails and is tried again within a step, as a step of an unchanged script may be."""
+
+from __future__ import annotations
+
+import torch
+from programs import Made, Program, data, small
+from torch import nn
+from torch.nn import functional as fn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    """Rows, each computed when it is asked for."""
+
+    def __init__(self) -> None:
+        self.x, self.y = data(0, 8)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int, float]:
+        return self.x[i] * 2 + 1, int(self.y[i]), 0.5 * i
+
+
+def fed(workers: int) -> Made:
+    """Every batch is fetched within the step."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(_: int) -> None:
+        optimizer.zero_grad()
+        for x, y, weight in DataLoader(Rows(), 4, shuffle=True, num_workers=workers):
+            (fn.cross_entropy(model(x), y, reduction="none") * weight.float()).sum().backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
+def grown() -> Made:
+    """Layers are made within the step, in all the ways there are to begin one."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(i: int) -> None:
+        x, y = data(i)
+        optimizer.zero_grad()
+        head = nn.Linear(16, 3)
+        for begun in (nn.init.orthogonal_, nn.init.xavier_normal_, nn.init.trunc_normal_):
+            begun(head.weight)
+        nn.init.constant_(head.bias, 0.5)
+        (fn.cross_entropy(model(x), y) + fn.cross_entropy(head(model[1](model[0](x))), y)).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
+def scaled_in_place() -> Made:
+    """Weights are changed, and looked at again, through views that were made without gradients."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(i: int) -> None:
+        x, y = data(i)
+        with torch.no_grad():
+            flat = model[0].weight.view(-1)
+            flat.mul_(0.9)
+            size = flat.abs().mean()
+            model[0].weight.div_(size)
+            size = size + flat.abs().max()
+        optimizer.zero_grad()
+        (fn.cross_entropy(model(x), y) * size).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
+def tried_again() -> Made:
+    """A batch whose gradients are thrown away comes before the one that counts."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(i: int) -> None:
+        for attempt in range(2):
+            x, y = data(2 * i + attempt)
+            optimizer.zero_grad(set_to_none=bool(i))
+            fn.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
+LOOPS = (
+    Program("batches fetched within a step", lambda: fed(0)),
+    Program("batches fetched by processes", lambda: fed(2)),
+    Program("layers made within a step", grown, ("qr",)),
+    Program("weights changed through views", scaled_in_place),
+    Program("gradients thrown away", tried_again),
+)
