@@ -10,6 +10,7 @@ from backproof.trace import (
     Event,
     Manifest,
     MemorySink,
+    NpySink,
     Place,
     Probe,
     StatisticsSink,
@@ -63,6 +64,43 @@ def test_numbers_come_back_as_they_were(tmp_path, store, dtype):
     assert step.tensor(Place("a", "fwd")).dtype == dtype
     assert np.array_equal(step.tensor(Place("a", "fwd")), given)
     assert step.tensor(Place("b", "fwd")).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "bool", ">f4"])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (2, 3, 4), (40, 300)])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_file_is_byte_for_byte_what_numpy_writes(tmp_path, dtype, shape, together):
+    given = (np.arange(np.prod(shape)) % 2).reshape(shape).astype(dtype)
+    sink = NpySink(tmp_path / "t", together=together)
+
+    sink(Event("a", "fwd", tensor=given))
+
+    np.save(tmp_path / "a", given.astype(given.dtype.newbyteorder("<")))
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["a.fwd.npy"]
+    assert (tmp_path / "t" / "a.fwd.npy").read_bytes() == (tmp_path / "a.npy").read_bytes()
+
+
+HELD = {
+    "the same": (np.float32([1, np.nan, 0]), True),
+    "another number": (np.float32([2, np.nan, 0]), False),
+    "the other zero": (np.float32([1, np.nan, -0.0]), False),
+    "another shape": (np.float32([[1, np.nan, 0]]), False),
+    "another format": (np.float64([1, np.nan, 0]), False),
+    "the same, spread out": (np.repeat(np.float32([1, np.nan, 0]), 2)[::2], True),
+}
+
+
+@pytest.mark.parametrize("store", ["npy", "safetensors"])
+@pytest.mark.parametrize("name", HELD)
+def test_a_step_knows_which_numbers_it_holds_and_the_last_count(tmp_path, store, name):
+    given, held = HELD[name]
+    with TraceWriter(tmp_path, Manifest(store=store)).step(0) as sink:
+        sink(Event("a", "grad_raw", parameter="w", tensor=np.ones((5, 5))))
+        sink(Event("a", "grad_raw", parameter="w", tensor=np.float32([1, np.nan, 0]), again=True))
+        assert sink.holds(Event("a", "grad_raw", parameter="w", tensor=given)) == held
+
+    found = open_trace(tmp_path).steps[0].tensor(Place("a", "grad_raw", "w"))
+    assert np.array_equal(found, np.float32([1, np.nan, 0]), equal_nan=True)
 
 
 @pytest.mark.parametrize("store", ["npy", "safetensors"])

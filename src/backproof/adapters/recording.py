@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from backproof.errors import UsageError
 from backproof.trace import Event, Manifest, Probe, Sink, TraceWriter
 from backproof.trace.manifest import read_manifest
 from backproof.trace.phases import INPUT, LABEL, LOSS
+from backproof.trace.sink import same_bits
+from backproof.trace.writer import StepSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,62 @@ class Kept:
     dtype: str = ""
     rows: bool = False
 
-    def events(self, index: int) -> Iterator[Event]:
+    def events(self, index: int = 0, *, again: bool = False) -> Iterator[Event]:
         """The array as an event; where samples are recorded one by one, as an event for each row."""
-        if not self.rows:
-            yield Event(self.probe, self.phase, index, None, self.parameter, self.numbers, self.dtype)
-            return
-        for s in range(self.numbers.shape[0]):
-            yield Event(self.probe, self.phase, index, s, self.parameter, self.numbers[s : s + 1], self.dtype)
+        rows = range(self.numbers.shape[0]) if self.rows else (None,)
+        for s in rows:
+            numbers = self.numbers if s is None else self.numbers[s : s + 1]
+            yield Event(self.probe, self.phase, index, s, self.parameter, numbers, self.dtype, again=again)
+
+
+class Keeper(Protocol):
+    """Where a recorder puts arrays that may change right after."""
+
+    def keep(self, found: Kept, *, again: bool = False) -> None:
+        """Keep an array as it is now; `again`: in the place of what was kept of this place before."""
+
+    def holds(self, found: Kept) -> bool:
+        """Whether what was kept of this place are these very numbers, to the last bit."""
+
+
+class Copies:
+    """A keeper of copies, until all is known that events tell: for sinks."""
+
+    def __init__(self) -> None:
+        self.kept: list[Kept] = []
+        self._at: dict[tuple[str, str, str], int] = {}
+
+    def keep(self, found: Kept, *, again: bool = False) -> None:
+        """Keep a copy."""
+        at = self._at.setdefault((found.probe, found.phase, found.parameter), len(self.kept))
+        copied = replace(found, numbers=np.array(found.numbers, order="C"))
+        if again and at < len(self.kept):
+            self.kept[at] = copied
+        else:
+            self.kept.append(copied)
+
+    def holds(self, found: Kept) -> bool:
+        """Whether the copy has the same bits."""
+        return same_bits(self.kept[self._at[found.probe, found.phase, found.parameter]].numbers, found.numbers)
+
+
+class Stored:
+    """A keeper that stores arrays at once, in a folder, which does not say an event's place in the network's order.
+
+    So memory is read while it is still near, and free again as early as without a recorder.
+    """
+
+    def __init__(self, sink: StepSink) -> None:
+        self.sink = sink
+
+    def keep(self, found: Kept, *, again: bool = False) -> None:
+        """Store it."""
+        for event in found.events(again=again):
+            self.sink(event)
+
+    def holds(self, found: Kept) -> bool:
+        """Whether what is stored has the same bits."""
+        return all(self.sink.holds(event) for event in found.events())
 
 
 def kept(

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -40,6 +41,8 @@ class Event:
     scale: float = 1.0
     """Of quantised numbers: what one step is worth."""
     zero_point: int = 0
+    again: bool = False
+    """Whether it takes the place of what was told of this place before: of a gradient that grows, the last counts."""
 
     @property
     def key(self) -> str:
@@ -82,6 +85,7 @@ def key_of(probe: str, phase: str, parameter: str = "", sample: int | None = Non
     return ".".join(parts)
 
 
+@lru_cache(maxsize=4096)
 def encoded(name: str) -> str:
     """A name as part of a file's name; long ones are cut, and told apart by a digest."""
     if not name:

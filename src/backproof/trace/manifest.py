@@ -103,13 +103,26 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write `trace.json`; it appears whole or not at all."""
         partial = folder / (NAME + ".part")
-        partial.write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(_lines(self.to_json()), encoding="utf-8")
         partial.replace(folder / NAME)
 
     @property
     def by_name(self) -> dict[str, Probe]:
         """The probes by name."""
         return {probe.name: probe for probe in self.probes}
+
+
+def _lines(data: dict[str, Any]) -> str:
+    """An object as JSON with a line for each key, and one for each item of a list of objects."""
+
+    def one(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    def lines(value: Any) -> str:
+        many = isinstance(value, list) and value and isinstance(value[0], dict)
+        return "[\n  " + ",\n  ".join(map(one, value)) + "\n ]" if many else one(value)
+
+    return "{\n" + ",\n".join(f" {one(key)}: {lines(value)}" for key, value in data.items()) + "\n}\n"
 
 
 def _probe_json(probe: Probe) -> dict[str, Any]:

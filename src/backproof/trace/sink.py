@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import math
+import mmap
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,38 +47,62 @@ class Taken:
 def taken(event: Event) -> Taken:
     """The tensor of an event, in C order and in a format that both stores have."""
     numbers = np.asarray(event.tensor)
-    dtype = event.dtype or numbers.dtype.name
+    own = _name(numbers.dtype)
+    dtype = event.dtype or own
     if dtype == "bfloat16":  # as the bits, for NumPy has no such format of its own
         if numbers.dtype.itemsize != 2:
             raise InputError(f"{event.key}: said bfloat16, and each number has {numbers.dtype.itemsize} bytes")
         numbers = numbers.view(np.uint16)
-    elif dtype not in SAFE_NAMES or numbers.dtype.name != dtype:
+    elif dtype not in SAFE_NAMES or own != dtype:
         raise InputError(
             f"{event.key}: the tensor is {numbers.dtype}{f', said to be {dtype}' if event.dtype else ''}; "
             f"there are {', '.join(SAFE_NAMES)}"
         )
-    numbers = np.asarray(numbers, dtype=numbers.dtype.newbyteorder("<"), order="C")
-    return Taken(numbers, Stored(dtype, tuple(numbers.shape), event.scale, event.zero_point))
+    numbers = np.asarray(numbers, dtype=_little(numbers.dtype), order="C")
+    return Taken(numbers, Stored(dtype, numbers.shape, event.scale, event.zero_point))
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
+
+
+@cache
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")
 
 
 class NpySink:
-    """Every tensor as a `.npy` file of its own, in one folder."""
+    """Every tensor as a `.npy` file of its own, in one folder. Each appears whole or not at all, where not all `together` will."""
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, *, together: bool = False) -> None:
         self.folder = Path(folder)
+        self._ending = ".npy" if together else ".npy.part"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.stored: dict[str, Stored] = {}
 
     def __call__(self, event: Event) -> None:
-        """Write one file; it appears whole or not at all."""
+        """Write one file."""
         key, found = event.key, taken(event)
-        _once(key, self.stored)
-        path = self.folder / f"{key}.npy"
-        partial = path.with_name(path.name + ".part")
-        with partial.open("wb") as file:
-            np.lib.format.write_array(file, found.numbers, allow_pickle=False)
-        partial.replace(path)
+        _once(event, key, self.stored)
+        path = f"{self.folder}/{key}"
+        # A step has many small files, and a Path, or asking whether the file is a terminal, costs as much as writing one.
+        with open(path + self._ending, "wb", buffering=io.DEFAULT_BUFFER_SIZE) as file:  # noqa: PTH123
+            file.write(_header(found.numbers.dtype, found.numbers.shape))
+            file.write(found.numbers.data)
+        if self._ending != ".npy":
+            os.replace(path + self._ending, path + ".npy")  # noqa: PTH105
         self.stored[key] = found.stored
+
+    def holds(self, event: Event) -> bool:
+        """Whether these very numbers, to the last bit, are what is stored of their place."""
+        key, found = event.key, taken(event)
+        if self.stored[key] != found.stored:
+            return False
+        x = found.numbers
+        with (self.folder / f"{key}.npy").open("rb") as file:
+            stored = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return same_bits(np.ndarray(x.shape, x.dtype, stored, len(_header(x.dtype, x.shape))), x)
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -91,9 +120,14 @@ class SafetensorsSink:
     def __call__(self, event: Event) -> None:
         """Keep one tensor until the file is written."""
         key, found = event.key, taken(event)
-        _once(key, self.stored)
+        _once(event, key, self.stored)
         self._tensors[key] = (SAFE_NAMES[found.stored.dtype], found.stored.shape, found.numbers.tobytes())
         self.stored[key] = found.stored
+
+    def holds(self, event: Event) -> bool:
+        """Whether these very numbers, to the last bit, are what is kept of their place."""
+        found = taken(event)
+        return self.stored[event.key] == found.stored and self._tensors[event.key][2] == found.numbers.tobytes()
 
     def close(self) -> None:
         """Write the file; it appears whole or not at all."""
@@ -111,7 +145,7 @@ class MemorySink:
 
     def __call__(self, event: Event) -> None:
         """Keep one tensor."""
-        _once(event.key, self.tensors)
+        _once(event, event.key, self.tensors)
         self.tensors[event.key] = np.array(event.tensor)
         self.events.append(Event(event.probe, event.phase, event.index, event.sample, event.parameter))
 
@@ -124,7 +158,7 @@ class StatisticsSink:
 
     def __call__(self, event: Event) -> None:
         """Look at one tensor."""
-        _once(event.key, self.found)
+        _once(event, event.key, self.found)
         self.found[event.key] = statistics_of(np.asarray(event.tensor))
 
 
@@ -140,6 +174,26 @@ class Tee:
             sink(event)
 
 
-def _once(key: str, seen: Any) -> None:
-    if key in seen:
+def same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays have the same format, shape and bits: a NaN is itself, and 0 is not −0."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return np.array_equal(_whole(one), _whole(other))
+
+
+def _whole(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(x).reshape(-1).view(f"u{math.gcd(x.dtype.itemsize, 8)}")
+
+
+@lru_cache(maxsize=4096)
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What a `.npy` file begins with."""
+    file = io.BytesIO()
+    said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, said)
+    return file.getvalue()
+
+
+def _once(event: Event, key: str, seen: Any) -> None:
+    if key in seen and not event.again:
         raise InputError(f"{key}: was seen twice in one step; the second call of a place is named `name#2`")

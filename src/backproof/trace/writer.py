@@ -17,7 +17,24 @@ from backproof.errors import InputError, UsageError
 from backproof.trace.event import Event
 from backproof.trace.manifest import Manifest, Probe, Stored
 from backproof.trace.phases import PHASES
-from backproof.trace.sink import NpySink, SafetensorsSink, Sink
+from backproof.trace.sink import NpySink, SafetensorsSink
+
+
+class StepSink:
+    """The sink of one step: its store, and the order in which things came."""
+
+    def __init__(self, store: NpySink | SafetensorsSink) -> None:
+        self.store = store
+        self.order: dict[str, None] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Store one tensor."""
+        self.store(event)
+        self.order.setdefault(f"{event.probe}.{event.phase}")
+
+    def holds(self, event: Event) -> bool:
+        """Whether these very numbers, to the last bit, are what is stored of their place."""
+        return self.store.holds(event)
 
 
 class TraceWriter:
@@ -32,33 +49,24 @@ class TraceWriter:
             raise InputError(f"{self.folder}: cannot be written: {error.strerror or error}") from None
 
     @contextmanager
-    def step(self, index: int) -> Iterator[Sink]:
+    def step(self, index: int) -> Iterator[StepSink]:
         """A sink for the events of one step. On an error nothing of the step is kept."""
         if index < 0 or index in self.manifest.steps:
             raise UsageError(f"step {index}: steps are numbered from 0, and written once")
         final = self._place(index)
         partial = final.with_name(final.name + ".part")
         _remove(partial)
-        sink = NpySink(partial) if self.manifest.store == "npy" else SafetensorsSink(partial)
-        order: list[str] = []
-        seen: dict[str, None] = {}
-
-        def take(event: Event) -> None:
-            sink(event)
-            name = f"{event.probe}.{event.phase}"
-            if name not in seen:
-                seen[name] = None
-                order.append(name)
-
+        npy = self.manifest.store == "npy"
+        sink = StepSink(NpySink(partial, together=True) if npy else SafetensorsSink(partial))
         try:
-            yield take
-            sink.close()
+            yield sink
+            sink.store.close()
         except BaseException:
             _remove(partial)
             raise
         _remove(final)
         partial.replace(final)
-        self._tell(index, sink.stored, order)
+        self._tell(index, sink.store.stored, list(sink.order))
 
     def describe(self, **changes: object) -> None:
         """Say more, or otherwise: `describe(probes=...)` once the network is known."""

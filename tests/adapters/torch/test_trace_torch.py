@@ -1,6 +1,7 @@
 """Traces of PyTorch by hooks: training is the same to the last bit, and every model's trace follows from itself."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from traced_models import MODELS, Shared, loss_of, made
 
 import backproof.torch as bpt
 from backproof.errors import InputError, UsageError
-from backproof.trace import MemorySink, StatisticsSink, open_trace
+from backproof.trace import MemorySink, Place, StatisticsSink, open_trace
 from backproof.verify.traces.compare import compare
 
 
@@ -185,6 +186,64 @@ def test_both_stores_hold_the_same(store, tmp_path):
         assert np.array_equal(trace.steps[0].tensor(place), sink.tensors[key])
 
 
+def cloned(model, x, y, optimizer):
+    """What a recorder that clones everything sees of one step: outputs of layers, their gradients, and parameters'."""
+    seen, calls, handles = {}, {}, []
+
+    def look(name, module, args, result):
+        calls[name] = calls.get(name, 0) + 1
+        place = name if calls[name] == 1 else f"{name}#{calls[name]}"
+        seen[f"{place}.fwd"] = result.detach().clone()
+        result.register_hook(lambda g: seen.__setitem__(f"{place}.agrad", g.clone()))
+
+    for name, module in model.named_modules():
+        if not list(module.children()) and name:
+            handles.append(module.register_forward_hook(partial(look, name)))
+    for name, p in model.named_parameters():
+        probe, _, own = name.rpartition(".")
+        seen[f"{probe}.w_before.{own}"] = p.detach().clone()
+    optimizer.zero_grad()
+    loss_of(model(x), y).backward()
+    for name, p in model.named_parameters():
+        probe, _, own = name.rpartition(".")
+        seen[f"{probe}.grad_raw.{own}"] = p.grad.clone()
+    optimizer.step()
+    [handle.remove() for handle in handles]
+    return {key: value.numpy() for key, value in seen.items()}
+
+
+@pytest.mark.parametrize("store", ["npy", "safetensors"])
+@pytest.mark.parametrize("name", ["residual", "shared", "nested"])
+def test_what_works_in_place_is_recorded_as_it_was(name, store, tmp_path):
+    sink, (model, x, y, optimizer) = MemorySink(), made(name)
+    with bpt.trace(model, tmp_path / "t", sink=sink, optimizer=optimizer, store=store):
+        step(model, x, y, optimizer)
+
+    step0 = open_trace(tmp_path / "t").steps[0]
+    stored = {key: step0.tensor(place) for place, key in step0.places.items()}
+    expected = cloned(*made(name))
+
+    assert len(expected) > 12
+    assert {key: stored[key].tobytes() for key in expected} == {key: found.tobytes() for key, found in expected.items()}
+    assert {key: found.tobytes() for key, found in stored.items()} == {
+        key: found.tobytes() for key, found in sink.tensors.items()
+    }
+
+
+@pytest.mark.parametrize("store", ["npy", "safetensors"])
+def test_of_a_gradient_that_grows_the_last_counts(store, tmp_path):
+    sink, (model, x, y, _) = MemorySink(), made("shared")
+    with bpt.trace(model, tmp_path / "t", sink=sink, store=store):
+        loss_of(model(x[:2]), y[:2]).backward()
+        first = model.out.weight.grad.numpy().copy()
+        loss_of(model(x[2:]), y[2:]).backward()
+
+    found = open_trace(tmp_path / "t").steps[0].tensor(Place("out", "grad_raw", "weight"))
+    assert np.array_equal(found, model.out.weight.grad.numpy())
+    assert not np.array_equal(found, first)
+    assert np.array_equal(sink.tensors["out.grad_raw.weight"], found)
+
+
 def test_events_come_as_things_happen():
     sink = MemorySink()
     model, x, y, optimizer = made("shared")
@@ -247,18 +306,27 @@ def test_the_scale_of_a_loss_is_seen_and_stated_and_no_number_is_changed(name, t
 HANDLED = {
     "clipped": lambda model: nn.utils.clip_grad_norm_(model.parameters(), 1e-3),
     "negated": lambda model: [p.grad.neg_() for p in model.parameters()],
+    "behind the back of versions": lambda model: model.out.bias.grad.data.mul_(2),
+    "as an array": lambda model: np.negative(model.out.bias.grad.numpy(), out=model.out.bias.grad.numpy()),
+    "another tensor": lambda model: setattr(model.out.bias, "grad", model.out.bias.grad * 2),
+}
+LEFT_ALONE = {
+    "not at all": lambda model: None,
+    "clipped at what it does not reach": lambda model: nn.utils.clip_grad_norm_(model.parameters(), 1e9),
+    "the same in another tensor": lambda model: setattr(model.out.bias, "grad", model.out.bias.grad.clone()),
 }
 
 
-@pytest.mark.parametrize("name", HANDLED)
-def test_gradients_that_were_handled_are_said_to_be(name, tmp_path):
+@pytest.mark.parametrize("store", ["npy", "safetensors"])
+@pytest.mark.parametrize("name", HANDLED | LEFT_ALONE)
+def test_gradients_that_were_handled_are_said_to_be(name, store, tmp_path):
     model, x, y, optimizer = made("shared")
-    with bpt.trace(model, tmp_path / "t", optimizer=optimizer):
+    with bpt.trace(model, tmp_path / "t", optimizer=optimizer, store=store):
         loss_of(model(x), y).backward()
-        HANDLED[name](model)
+        (HANDLED | LEFT_ALONE)[name](model)
         optimizer.step()
 
-    assert open_trace(tmp_path / "t").manifest.handled
+    assert open_trace(tmp_path / "t").manifest.handled == (name in HANDLED)
     assert findings(compare(tmp_path / "t", tmp_path / "t")) == []
 
 

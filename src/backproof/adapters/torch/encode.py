@@ -85,13 +85,20 @@ def maker_of(tensor: torch.Tensor) -> Any:
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """All tensors in a nested structure, in order."""
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
     if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [found for item in value.values() for found in tensors_in(item)]
-    if isinstance(value, (tuple, list)):
-        return [found for item in value for found in tensors_in(item)]
-    return []
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _collect(item, found)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _collect(item, found)
 
 
 def in_full(tensor: torch.Tensor) -> torch.Tensor:

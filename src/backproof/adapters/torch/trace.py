@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from types import TracebackType
 from typing import Any, Self
 
 import torch
 
-from backproof.adapters.recording import Kept, place_of, scaled, tell, untold_losses, wanted_samples, which_samples
-from backproof.adapters.torch.encode import dtype_name
+from backproof.adapters.recording import (
+    Copies,
+    Keeper,
+    Stored,
+    place_of,
+    scaled,
+    tell,
+    untold_losses,
+    wanted_samples,
+    which_samples,
+)
 from backproof.adapters.torch.trace_kinds import plain
-from backproof.adapters.torch.trace_watch import Seen, Watch
+from backproof.adapters.torch.trace_watch import Watch
 from backproof.errors import InputError, UsageError
 from backproof.trace import Manifest, Probe, Sink, TraceWriter
 
@@ -51,7 +61,7 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
         self._notes = notes or {}
         manifest = Manifest(framework=f"torch {torch.__version__}", store=store)
         self._writer = None if out is None else TraceWriter(os.fspath(out), manifest)
-        self._open: tuple[ExitStack, Watch] | None = None
+        self._open: AbstractContextManager[None] | None = None
         self._parameters = {id(p): place_of(name) for name, p in model.named_parameters()}
 
     # ── a step ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -59,41 +69,55 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
     def __enter__(self) -> Self:
         if self._open is not None:
             raise UsageError("trace: this step is being recorded already; steps do not overlap")
-        watch = Watch(self.model, self.samples, self.order)
-        stack = ExitStack()
-        self._stepped = 0
-        with torch.no_grad():
-            self._parameters_as("w_before", watch)
-            self._state_as("opt_before", watch)
-        for parameter in self.model.parameters():
-            if parameter.requires_grad:
-                keep = partial(self._gradient, watch)
-                stack.callback(parameter.register_post_accumulate_grad_hook(keep).remove)  # type: ignore[no-untyped-call] # torch leaves it so
-        if self.optimizer is not None:
-            stack.callback(self.optimizer.register_step_pre_hook(partial(self._before_update, watch)).remove)
-        stack.enter_context(watch.hooked())
-        self._open = stack, watch
+        step = self._recorded()
+        step.__enter__()
+        self._open = step
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         assert self._open is not None
-        stack, watch = self._open
-        self._open = None
-        stack.close()
-        if kind is not None:
-            return  # a step that failed is no step
-        if not self._stepped:
-            self._scaled(watch)
-        self._state_as("opt_after", watch, last=True)
-        self._parameters_as("w_after", watch, last=True)
-        self._finish(watch)
+        step, self._open = self._open, None
+        step.__exit__(kind, error, at)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """One step. Of one that fails nothing is left: it is no step."""
+        with ExitStack() as stack:
+            copies = Copies()
+            keepers: list[Keeper] = [] if self.sink is None else [copies]
+            if self._writer is not None:
+                keepers.append(Stored(stack.enter_context(self._writer.step(self.index))))
+            watch = Watch(self.model, keepers, self.samples, self.order)
+            self._stepped = 0
+            self._parameters_as("w_before", watch)
+            self._state_as("opt_before", watch)
+            with self._hooked(watch):
+                yield
+            if not self._stepped:
+                self._scaled(watch)
+            self._state_as("opt_after", watch)
+            self._parameters_as("w_after", watch)
+            self._finish(watch, copies)
         self.index += 1
+
+    @contextmanager
+    def _hooked(self, watch: Watch) -> Iterator[None]:
+        """Hooks on the parameters, the optimizer and every module, for as long as the step takes."""
+        with ExitStack() as stack:
+            for parameter in self.model.parameters():
+                if parameter.requires_grad:
+                    keep = partial(self._gradient, watch)
+                    stack.callback(parameter.register_post_accumulate_grad_hook(keep).remove)  # type: ignore[no-untyped-call] # torch leaves it so
+            if self.optimizer is not None:
+                stack.callback(self.optimizer.register_step_pre_hook(partial(self._before_update, watch)).remove)
+            with watch.hooked():
+                yield
 
     def _gradient(self, watch: Watch, parameter: torch.Tensor) -> None:
         """A parameter's gradient has been added to; what it is when the backward pass ends is what counts."""
         place = self._parameters[id(parameter)]
         if parameter.grad is not None:
-            watch.keep_latest(place[0], "grad_raw", parameter.grad, place[1])
+            watch.keep_raw(place[0], parameter.grad, place[1])
 
     def _before_update(self, watch: Watch, *_: Any) -> None:
         self._stepped += 1
@@ -107,33 +131,31 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
             if parameter.grad is not None:
                 watch.keep_scaled(probe, parameter.grad, name)
 
-    def _parameters_as(self, phase: str, watch: Watch, *, last: bool = False) -> None:
+    def _parameters_as(self, phase: str, watch: Watch) -> None:
         for parameter in self.model.parameters():
             probe, name = self._parameters[id(parameter)]
-            watch.keep(probe, phase, parameter, name, last=last)
+            watch.keep(probe, phase, parameter, name)
 
-    def _state_as(self, phase: str, watch: Watch, *, last: bool = False) -> None:
+    def _state_as(self, phase: str, watch: Watch) -> None:
         """The optimizer's state: tensors as they are, numbers as float64."""
         for parameter, state in self.optimizer.state.items() if self.optimizer is not None else ():
             probe, name = self._parameters.get(id(parameter), ("", ""))
             for key, item in state.items() if probe else ():
                 if isinstance(item, (torch.Tensor, int, float)) and not isinstance(item, bool):
                     value = item if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
-                    watch.keep(probe, phase, value, f"{name}.{key}", last=last)
+                    watch.keep(probe, phase, value, f"{name}.{key}")
 
     # ── what is told of it ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _finish(self, watch: Watch) -> None:
+    def _finish(self, watch: Watch, copies: Copies) -> None:
         probes = _chosen(watch.probes, self.order) if self.order else tuple(watch.probes.values())
-        keeps = [_kept(seen) for seen in watch.seen]
-        if not any(found.phase == "fwd" for found in keeps):
+        if not watch.called:
             raise InputError("trace: the model was not called in this step, so there is nothing to record")
         if self.sink is not None:
-            tell(keeps, probes, self.sink)
+            tell(copies.kept, probes, self.sink)
         if self._writer is None:
             return
-        handled = watch.handled()
-        scale = self._scale(watch, handled=handled)
+        scale = self._scale(watch)
         unknown = (
             {}
             if scale
@@ -145,19 +167,17 @@ class trace:  # noqa: N801 # it is used as a function is: with trace(model, out=
             samples=which_samples(self.samples, watch.batch),
             probes=probes if scale else untold_losses(probes),
             scale=scale,
-            handled=handled or not scale,
+            handled=watch.handled or not scale,
             notes={**self._notes, **unknown},
             optimizer=_settings(self.optimizer, self._parameters),
         )
-        with self._writer.step(self.index) as sink:
-            tell(keeps, probes, sink)
 
-    def _scale(self, watch: Watch, *, handled: bool) -> dict[str, float]:
+    def _scale(self, watch: Watch) -> dict[str, float]:
         """What the gradients are to be multiplied by: said, or seen where there was one loss; else nothing is claimed."""
         factor = self.scale
         if factor is None and len(watch.losses) == 1:
             factor = watch.losses[0]()
-        return scaled(factor, watch.batch, handled=handled)
+        return scaled(factor, watch.batch, handled=watch.handled)
 
 
 def _settings(optimizer: torch.optim.Optimizer | None, places: dict[int, tuple[str, str]]) -> dict[str, Any]:
@@ -198,16 +218,3 @@ def _chosen(probes: dict[str, Probe], order: Sequence[str]) -> tuple[Probe, ...]
             whole = all(parent in kept for parent in probe.parents)
             found.append(probe if whole else Probe(name, parents, parameters=probe.parameters))
     return tuple(found)
-
-
-def _kept(seen: Seen) -> Kept:
-    numbers, dtype = array_of(seen.tensor)
-    return Kept(seen.probe, seen.phase, numbers, seen.parameter, dtype, seen.rows)
-
-
-def array_of(tensor: torch.Tensor) -> tuple[Any, str]:
-    """A tensor as NumPy has it, and its format; bfloat16 as its bits."""
-    found = tensor.detach().cpu()
-    if found.dtype is torch.bfloat16:
-        return found.view(torch.int16).numpy().view("uint16"), "bfloat16"
-    return found.numpy(), dtype_name(found.dtype)

@@ -1,16 +1,16 @@
 """One step, seen layer by layer: what every module writes, the gradient of it, and who reads what. Nothing that is computed is changed.
 
 A module without modules inside is a layer. Between layers, functions are (`torch.flatten(x, 1)` in a model's forward is the probe
-`flatten`): a `TorchFunctionMode` sees them, and the loss. What is recorded is copied at once, since the next layer may work in place.
+`flatten`): a `TorchFunctionMode` sees them, and the loss. What is recorded is kept at once, since the next layer may work in place.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from backproof.adapters.torch.encode import tensors_in
+from backproof.adapters.recording import Keeper, Kept
+from backproof.adapters.torch.encode import dtype_name, tensors_in
 from backproof.adapters.torch.trace_kinds import LOSSES, MODULES, UNTOLD, Told, told_of, told_of_call, told_of_loss
 from backproof.lowering import canonical
 from backproof.trace.manifest import Probe
@@ -28,26 +29,21 @@ ATOMIC = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 """Modules that are one layer although modules are inside, or whose mathematics is one call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A tensor at a place; `rows` says that its first axis is the batch, of which the first samples were copied."""
-
-    probe: str
-    phase: str
-    tensor: torch.Tensor
-    parameter: str = ""
-    rows: bool = False
-
-
 class Watch(TorchFunctionMode):
     """Everything of one step, while it happens."""
 
-    def __init__(self, model: nn.Module, samples: int | None, wanted: Collection[str] = ()) -> None:
+    def __init__(
+        self, model: nn.Module, keepers: Sequence[Keeper], samples: int | None, wanted: Collection[str] = ()
+    ) -> None:
         super().__init__()
         self.model = model
+        self.keepers = keepers
         self.samples = samples
         self.wanted = frozenset(wanted)
-        self.seen: list[Seen] = []
+        self.called = False
+        """Whether an output was kept: else there is nothing to record."""
+        self.handled = False
+        """Whether a gradient was changed between the backward pass and the optimizer: clipped, unscaled, or otherwise."""
         self.probes: dict[str, Probe] = {}
         self.batch: int | None = None
         self.losses: list[Callable[[], float | None]] = []
@@ -56,43 +52,46 @@ class Watch(TorchFunctionMode):
         self._alive: list[torch.Tensor] = []
         self._calls: dict[str, int] = {}
         self._inside: list[str] = []
-        self._latest: dict[tuple[str, str, str], int] = {}
+        self._raw: set[tuple[str, str]] = set()
         self._atomic = 0
-        self._names: dict[Any, str | None] = {}
 
     # ── what is seen ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def keep(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str = "", *, last: bool = False) -> None:
-        """Copy a tensor, or as much of it as is wanted; what is the `last` of a step is written before it can change."""
-        if self.wanted and probe not in self.wanted:
-            return
-        rows = self.samples is not None and not parameter and tensor.dim() > 0 and tensor.shape[0] == self.batch
-        with torch.no_grad(), torch._C.DisableTorchFunction():  # noqa: SLF001 # torch's own way to leave a mode
-            found = tensor.detach()[: self.samples] if rows else tensor.detach()
-            found = found.contiguous() if last else found.clone(memory_format=torch.contiguous_format)
-            self.seen.append(Seen(probe, phase, found, parameter, rows))
+    def keep(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str = "") -> None:
+        """Keep a tensor as it is now, or as much of it as is wanted."""
+        if self._is_wanted(probe):
+            self._keep(self._seen(probe, phase, tensor, parameter))
 
-    def keep_latest(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str) -> None:
-        """As `keep`, in the place of what was kept before it: of what grows, the last counts."""
-        before = self._latest.setdefault((probe, phase, parameter), len(self.seen))
-        self.keep(probe, phase, tensor, parameter)
-        if before < len(self.seen) - 1:
-            self.seen[before] = self.seen.pop()
+    def keep_raw(self, probe: str, gradient: torch.Tensor, parameter: str) -> None:
+        """A parameter's gradient has been added to: what it is when the backward pass ends is what counts."""
+        if self._is_wanted(probe):
+            self._raw.add((probe, parameter))
+            self._keep(self._seen(probe, "grad_raw", gradient, parameter), again=True)
 
     def keep_scaled(self, probe: str, gradient: torch.Tensor, parameter: str) -> None:
-        """A gradient as the optimizer gets it: where nothing has changed it, what was copied when it came."""
-        at = self._latest.get((probe, "grad_raw", parameter))
-        raw = None if at is None or (self.wanted and probe not in self.wanted) else self.seen[at].tensor
-        if raw is not None and raw.dtype == gradient.dtype and torch.equal(raw, gradient):
-            self.seen.append(Seen(probe, "grad_scaled", raw, parameter))
-        else:
-            self.keep(probe, "grad_scaled", gradient, parameter)
+        """A gradient as the optimizer gets it."""
+        if not self._is_wanted(probe):
+            return
+        found = self._seen(probe, "grad_scaled", gradient, parameter)
+        if (probe, parameter) in self._raw and not self.handled:
+            raw = replace(found, phase="grad_raw")
+            self.handled = not all(keeper.holds(raw) for keeper in self.keepers)
+        self._keep(found)
 
-    def handled(self) -> bool:
-        """Whether a gradient was changed between the backward pass and the optimizer: clipped, unscaled, or otherwise."""
-        raw = {(seen.probe, seen.parameter): seen.tensor for seen in self.seen if seen.phase == "grad_raw"}
-        scaled = [seen for seen in self.seen if seen.phase == "grad_scaled" and (seen.probe, seen.parameter) in raw]
-        return any(raw[seen.probe, seen.parameter] is not seen.tensor for seen in scaled)
+    def _is_wanted(self, probe: str) -> bool:
+        return not self.wanted or probe in self.wanted
+
+    def _seen(self, probe: str, phase: str, tensor: torch.Tensor, parameter: str) -> Kept:
+        """The numbers of a tensor, where they lie: it is for those who keep them to do so before they change."""
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 # torch's own way to leave a mode
+            rows = self.samples is not None and not parameter and tensor.dim() > 0 and tensor.shape[0] == self.batch
+            numbers, dtype = array_of(tensor.detach()[: self.samples] if rows else tensor)
+        return Kept(probe, phase, numbers, parameter, dtype, rows)
+
+    def _keep(self, found: Kept, *, again: bool = False) -> None:
+        self.called |= found.phase == "fwd"
+        for keeper in self.keepers:
+            keeper.keep(found, again=again)
 
     def made(self, probe: str, tensor: torch.Tensor) -> None:
         """A place has written this tensor: keep it, and its gradient when that comes."""
@@ -185,22 +184,14 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if self._atomic:
             return func(*args, **kwargs)
-        name = self._named(func)
-        if name is None:
-            return func(*args, **kwargs)
-        op = canonical(name)
-        if op in LOSSES and name.startswith("torch.nn.functional."):
+        op, is_loss = _op(func)
+        if is_loss:
             return self._loss(func, op, args, kwargs)
-        reads = self._reads((args, kwargs))
+        reads = self._reads((args, kwargs)) if op else ()
         result = func(*args, **kwargs)
         if reads and not _in_backward():
             self._call(op, reads, args, kwargs, result)
         return result
-
-    def _named(self, func: Callable[..., Any]) -> str | None:
-        if func not in self._names:
-            self._names[func] = resolve_name(func) or getattr(func, "__name__", None)
-        return self._names[func]
 
     def _call(self, op: str, reads: tuple[str, ...], args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """A function between layers. What is only another name of what it read is no place of its own."""
@@ -255,6 +246,22 @@ class Watch(TorchFunctionMode):
             _follow(result, lambda gradient: seeds.append(gradient.detach()))
         self.losses.append(partial(_factor, op, logits, target, given, seeds))
         return result
+
+
+@lru_cache(maxsize=4096)
+def _op(func: Callable[..., Any]) -> tuple[str, bool]:
+    """What a function is called, and whether it is a loss; the empty name where it has none."""
+    name = resolve_name(func) or getattr(func, "__name__", "")
+    op = canonical(name)
+    return op, op in LOSSES and name.startswith("torch.nn.functional.")
+
+
+def array_of(tensor: torch.Tensor) -> tuple[Any, str]:
+    """A tensor as NumPy has it, and its format; bfloat16 as its bits."""
+    found = tensor.detach().cpu().contiguous()
+    if found.dtype is torch.bfloat16:
+        return found.view(torch.int16).numpy().view("uint16"), "bfloat16"
+    return found.numpy(), dtype_name(found.dtype)
 
 
 def _follow(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
