@@ -71,7 +71,7 @@ class Shape:
         """What stands at a place of the template, or None."""
         found: Any = self.template
         for key in path:
-            if isinstance(found, Mapping) and isinstance(key, str):
+            if isinstance(found, dict) and isinstance(key, str):
                 found = found.get(key)
             elif isinstance(found, list) and isinstance(key, int) and key < len(found):
                 found = found[key]
@@ -82,7 +82,7 @@ class Shape:
     def mapping(self, *path: str | int) -> Mapping[str, Any]:
         """The object at a place, or an empty one."""
         found = self.get(*path)
-        return found if isinstance(found, Mapping) else {}
+        return found if isinstance(found, dict) else {}
 
     def many(self, *path: str | int) -> list[Any]:
         """The list at a place, or an empty one."""

@@ -15,6 +15,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def quote(text: str) -> str:
     """A string in JSON: the quote, the backslash, control characters, lone surrogates are escaped."""
     quoted: str = encode_basestring(text)
+    if quoted.isascii():
+        return quoted
     return _SURROGATE.sub(lambda found: f"\\u{ord(found.group()):04x}", quoted)
 
 

@@ -6,8 +6,8 @@ validated one by one, which alone says how they deviate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from backproof.receipt import formats
 from backproof.receipt.columns import Shape, Slot, TextSlot
-from backproof.receipt.kinds import Anything, Field, Kind, Many, Map, Number, OneOf, Record, Text, When, Whole
+from backproof.receipt.kinds import Field, Kind, Many, Map, Number, OneOf, Record, Text, When, Whole
 from backproof.receipt.validation import FALLBACK_VERSION
 
 
@@ -46,7 +46,9 @@ def limits_of(shape: Shape) -> Limits:
     numbers: dict[int, list[Number | Whole]] = {}
     texts: list[list[Kind]] = [[] for _ in shape.text_paths]
     dropped: set[int] = set()
-    for slot, found, field in _leaves(kind, shape.template, None):
+    leaves: list[Leaf] = []
+    _take_leaves(kind, shape.template, None, leaves)
+    for slot, found, field in leaves:
         if isinstance(slot, TextSlot):
             if not isinstance(found, Text) or found != Text():
                 texts[slot.column].append(found)
@@ -55,7 +57,7 @@ def limits_of(shape: Shape) -> Limits:
             if field is not None and field.emitted == "if not zero":
                 dropped.add(slot.column)
     whole = {column for column, kinds in numbers.items() if any(isinstance(kind, Whole) for kind in kinds)}
-    ranges = {column: _range(kinds) for column, kinds in numbers.items()}
+    ranges = {column: _range(tuple(kinds)) for column, kinds in numbers.items()}
     bounded = sorted(column for column, (low, high) in ranges.items() if low > -np.inf or high < np.inf)
     return Limits(
         frozenset(whole),
@@ -68,7 +70,8 @@ def limits_of(shape: Shape) -> Limits:
     )
 
 
-def _range(kinds: list[Number | Whole]) -> tuple[float, float]:
+@cache
+def _range(kinds: tuple[Number | Whole, ...]) -> tuple[float, float]:
     """The interval that every kind admits."""
     low, high = -np.inf, np.inf
     for kind in kinds:
@@ -82,44 +85,44 @@ def _range(kinds: list[Number | Whole]) -> tuple[float, float]:
     return low, high
 
 
-def _leaves(  # noqa: C901 - one case a kind
-    kind: Kind, value: Any, field: Field | None
-) -> Iterator[tuple[Slot | TextSlot, Kind, Field | None]]:
+Leaf = tuple[Slot | TextSlot, Kind, Field | None]
+
+
+def _take_leaves(kind: Kind, value: Any, field: Field | None, leaves: list[Leaf]) -> None:
     """Every slot of a template with the kinds that the format gives it, those of conditions included."""
     if isinstance(value, Slot | TextSlot):
-        for option in kind.options if isinstance(kind, OneOf) else (kind,):
-            yield value, option, field
+        leaves += [(value, option, field) for option in (kind.options if isinstance(kind, OneOf) else (kind,))]
         return
     match kind:
         case OneOf():
             for option in kind.options:
-                yield from _leaves(option, value, field)
+                _take_leaves(option, value, field, leaves)
         case Many():
             for item in value if isinstance(value, list) else ():
-                yield from _leaves(kind.items, item, None)
+                _take_leaves(kind.items, item, None, leaves)
         case Map():
-            for item in value.values() if isinstance(value, Mapping) else ():
-                yield from _leaves(kind.values, item, None)
-        case Record() | Anything():
-            if isinstance(value, Mapping):
-                yield from _entries(kind, value)
+            for item in value.values() if isinstance(value, dict) else ():
+                _take_leaves(kind.values, item, None, leaves)
+        case Record():
+            if isinstance(value, dict):
+                _take_entries(kind, value, leaves)
         case _:
             return
 
 
-def _entries(kind: Record | Anything, value: Mapping[str, Any]) -> Iterator[tuple[Slot | TextSlot, Kind, Field | None]]:
-    fields = {field.name: field for field in kind.fields} if isinstance(kind, Record) else {}
-    rest = kind.rest if isinstance(kind, Record) else None
-    for key, item in value.items():
-        if key in fields:
-            yield from _leaves(fields[key].kind, item, fields[key])
-        elif rest is not None:
-            yield from _leaves(rest, item, None)
-    for condition in kind.conditions if isinstance(kind, Record) else ():
+def _take_entries(kind: Record, value: dict[str, Any], leaves: list[Leaf]) -> None:
+    for field in kind.fields:
+        if field.name in value:
+            _take_leaves(field.kind, value[field.name], field, leaves)
+    if kind.rest is not None:
+        known = {field.name for field in kind.fields}
+        for key in value.keys() - known:
+            _take_leaves(kind.rest, value[key], None, leaves)
+    for condition in kind.conditions:
         if isinstance(condition, When):
             inside: Any = value
             for key in condition.inside:
-                inside = inside.get(key) if isinstance(inside, Mapping) else None
+                inside = inside.get(key) if isinstance(inside, dict) else None
             for key, narrow in condition.narrows:
-                if isinstance(inside, Mapping) and key in inside:
-                    yield from _leaves(narrow, inside[key], None)
+                if isinstance(inside, dict) and key in inside:
+                    _take_leaves(narrow, inside[key], None, leaves)

@@ -6,7 +6,6 @@ It is made from one line that the strict reader has read; the native scanner fit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from backproof.receipt.limits import Limits
 from backproof.receipt.native import NUMBER, TEXT, WHOLE, SkeletonStruct, address
 
 # Every string and every number; nothing else of a document that is known to be JSON looks like one.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*')
+_TOKEN = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][-+.0-9eE]*)')
 _LABEL = object()
 
 
@@ -37,7 +36,8 @@ class Skeleton:
 
 def skeleton_of(line: bytes, document: dict[str, Any], shape: Shape, limits: Limits) -> Skeleton | None:
     """The skeleton of a line without its line feed, or None where tokens and document do not agree."""
-    slots = list(_slots(shape.template))
+    slots: list[Any] = []
+    _take_slots(shape.template, slots)
     literals = _literals(line, slots)
     if literals is None:
         return None
@@ -52,18 +52,19 @@ def skeleton_of(line: bytes, document: dict[str, Any], shape: Shape, limits: Lim
         len(shape.paths),
         len(shape.text_paths),
     )
-    canonical = _is_canonical(document, slots, literals)
+    canonical = _is_canonical(line, document, slots, literals)
     least = len(joined) + len(shape.paths) + 1
     return Skeleton(shape, literals, canonical, least, struct, (ends, kinds, joined))
 
 
-def _is_canonical(document: dict[str, Any], slots: list[Any], literals: tuple[bytes, ...]) -> bool:
+def _is_canonical(line: bytes, document: dict[str, Any], slots: list[Any], literals: tuple[bytes, ...]) -> bool:
     if not str(document.get("schema_version")).startswith("0."):
         return False  # the scanner knows the spelling of nine digits alone
     try:
-        return _literals(emit(document)[:-1], slots) == literals
+        emitted = emit(document)[:-1]
     except InputError:
         return False
+    return emitted == line or _literals(emitted, slots) == literals
 
 
 def _kind(slot: Any, limits: Limits) -> int:
@@ -72,32 +73,30 @@ def _kind(slot: Any, limits: Limits) -> int:
     return WHOLE if slot.column in limits.whole else NUMBER
 
 
-def _slots(value: Any) -> Iterator[Any]:
+def _take_slots(value: Any, slots: list[Any]) -> None:
     """For each string and number of a template in the order of the text: its slot, or _LABEL."""
     if isinstance(value, dict):
-        for key, item in value.items():
-            yield _LABEL
-            assert isinstance(key, str)
-            yield from _slots(item)
+        for item in value.values():
+            slots.append(_LABEL)  # the key
+            _take_slots(item, slots)
     elif isinstance(value, list):
         for item in value:
-            yield from _slots(item)
+            _take_slots(item, slots)
     elif isinstance(value, Slot | TextSlot):
-        yield value
+        slots.append(value)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield _LABEL
+        slots.append(_LABEL)
 
 
 def _literals(line: bytes, slots: list[Any]) -> tuple[bytes, ...] | None:
     """What stands between the slots; the quotes of a text belong to it."""
-    spans = [found.span() for found in _TOKEN.finditer(line)]
-    if len(spans) != len(slots):
+    parts = _TOKEN.split(line)  # with the tokens themselves at the odd places
+    if len(parts) != 2 * len(slots) + 1:
         return None
-    literals, begin = [], 0
-    for slot, (start, end) in zip(slots, spans, strict=True):
-        if slot is _LABEL:
-            continue
-        quote = 1 if isinstance(slot, TextSlot) else 0
-        literals.append(line[begin : start + quote])
-        begin = end - quote
-    return (*literals, line[begin:])
+    literals, begin, quote = [], 0, b""
+    for i, slot in enumerate(slots):
+        if slot is not _LABEL:
+            before, quote = quote, b'"' if isinstance(slot, TextSlot) else b""
+            literals.append(before + b"".join(parts[begin : 2 * i + 1]) + quote)
+            begin = 2 * i + 2
+    return (*literals, quote + b"".join(parts[begin:]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,31 +29,37 @@ def labels(layout: Layout) -> Iterator[Wrong]:
 def _walk(kind: Kind, value: Any, path: Path) -> Iterator[Wrong]:
     match kind:
         case Record():
-            if isinstance(value, Mapping):
+            if isinstance(value, dict):
                 yield from _record(kind, value, path)
         case Anything():
-            if isinstance(value, Mapping):
+            if isinstance(value, dict):
                 yield from _record(Record(kind.fields), value, path)
         case Map():
-            for key, item in value.items() if isinstance(value, Mapping) else ():
-                yield from _walk(kind.values, item, (*path, key))
+            for key, item in value.items() if isinstance(value, dict) else ():
+                yield from _inside(kind.values, item, (*path, key))
         case Many():
             for i, item in enumerate(value) if isinstance(value, list) else ():
-                yield from _walk(kind.items, item, (*path, i))
+                yield from _inside(kind.items, item, (*path, i))
         case OneOf() | Text() | Number() | Whole() | Flag():
             return
 
 
-def _record(kind: Record, value: Mapping[str, Any], path: Path) -> Iterator[Wrong]:
+def _inside(kind: Kind, value: Any, path: Path) -> Iterable[Wrong]:
+    """A number or a text has no keys."""
+    return _walk(kind, value, path) if isinstance(value, dict | list) else ()
+
+
+def _record(kind: Record, value: dict[str, Any], path: Path) -> Iterator[Wrong]:
     for field in kind.fields:
-        place = written((*path, field.name))
         if field.name not in value:
             if field.emitted == "always":
+                place = written((*path, field.name))
                 yield Wrong(place, "is missing; canonical bytes cannot be written without it")
         elif field.emitted == "never":
+            place = written((*path, field.name))
             yield Wrong(place, "is left out of the canonical bytes, so that no digest covers it")
         else:
-            yield from _walk(field.kind, value[field.name], (*path, field.name))
+            yield from _inside(field.kind, value[field.name], (*path, field.name))
     known = {field.name for field in kind.fields}
     for key in value:
         if key not in known and kind.rest is None:

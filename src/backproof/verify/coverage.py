@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from backproof.receipt import formats
-from backproof.receipt.columns import Path, Shape, Slot, TextSlot, written
+from backproof.receipt.columns import Path, Shape, written
 from backproof.receipt.kinds import Anything, Flag, Kind, Many, Map, Number, OneOf, Record, Text, Whole
 from backproof.verify.compare import Coverage
 from backproof.verify.verdict import Unchecked
@@ -39,7 +39,9 @@ def unchecked_of(shape: Shape, coverage: Coverage, *, signed: bool) -> Iterator[
     version = shape.get("schema_version")
     kind = formats.of_version(version) if version in formats.RECEIPT_VERSIONS else Record(())
     constants = set(_constants(kind, shape.template, ()))
-    for path in _leaves(shape.template, ()):
+    leaves: list[Path] = []
+    _take_leaves(shape.template, (), leaves)
+    for path in leaves:
         if path[0] in _TOPOLOGY or path in checked or path in constants:
             continue
         because = coverage.weak.get(path) or _reason(path)
@@ -50,15 +52,15 @@ def _reason(path: Path) -> str:
     return next((because for start, because in REASONS if path[: len(start)] == start), DEFAULT_REASON)
 
 
-def _leaves(value: Any, path: Path) -> Iterator[Path]:
-    if isinstance(value, Mapping):
+def _take_leaves(value: Any, path: Path, leaves: list[Path]) -> None:
+    if isinstance(value, dict):
         for key, item in value.items():
-            yield from _leaves(item, (*path, key))
+            _take_leaves(item, (*path, key), leaves)
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from _leaves(item, (*path, i))
-    elif isinstance(value, TextSlot | Slot) or not isinstance(value, Mapping | list):
-        yield path
+            _take_leaves(item, (*path, i), leaves)
+    else:
+        leaves.append(path)
 
 
 def _constants(kind: Kind, value: Any, path: Path) -> Iterator[Path]:  # noqa: C901 - one case a kind
@@ -69,10 +71,10 @@ def _constants(kind: Kind, value: Any, path: Path) -> Iterator[Path]:  # noqa: C
                 yield path
         case Record():
             for field in kind.fields:
-                if isinstance(value, Mapping) and field.name in value:
+                if isinstance(value, dict) and field.name in value:
                     yield from _constants(field.kind, value[field.name], (*path, field.name))
         case Map():
-            for key, item in value.items() if isinstance(value, Mapping) else ():
+            for key, item in value.items() if isinstance(value, dict) else ():
                 yield from _constants(kind.values, item, (*path, key))
         case Many():
             for i, item in enumerate(value) if isinstance(value, list) else ():
