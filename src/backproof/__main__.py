@@ -1,7 +1,5 @@
 """`python -m backproof` is `bp`."""
 
-import sys
+from backproof.cli import console
 
-from backproof.cli import main
-
-sys.exit(main())
+console()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -335,3 +336,29 @@ def test_a_block_of_another_kind_is_a_message(bp, tmp_path, verb, key, value):
     code, out, err = bp(*verb, file)
     assert code in ({1, 2} if verb[0] in {"verify", "show"} else {0, 1, 2})
     assert out or err or code == 0
+
+
+@pytest.mark.parametrize("verb", [["verify", "mazur", "--json"], ["generate", "mazur"]])
+def test_a_result_that_cannot_be_written_is_no_success(verb, tmp_path):
+    command = [sys.executable, "-m", "backproof", *verb]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+    with open("/dev/full", "w") as full, (tmp_path / "out").open("w") as file:  # noqa: PTH123 - a device
+        lost = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
+        kept = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.PIPE, check=False)
+
+    assert lost.returncode != 0
+    assert b"No space left" in lost.stderr
+    assert kept.returncode == 0
+    assert json.loads((tmp_path / "out").read_bytes())
+
+
+def test_a_bundle_that_is_read_ahead_of_a_failure_gives_its_place(bp, tmp_path, mazur):
+    lines = [mazur.read_bytes()] * 40
+    file = tmp_path / "bundle.jsonl"
+    file.write_bytes(b"".join([*lines, b'{"schema_version": NaN}\n', *lines]))
+
+    code, _, said = bp("verify", "multi", file)
+
+    assert code == 2
+    assert "line 41" in said

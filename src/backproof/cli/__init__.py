@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 from backproof import __version__
 from backproof.cli.command import Command, Exit, Parser
@@ -112,5 +115,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def console() -> NoReturn:
+    """What `bp` is: `main` in a process of its own.
+
+    Taking apart what was loaded is time for nothing. Only work on single numbers is cut short like that: other commands
+    run code of others, which may have something left to do at the end.
+    """
+    given = _command_first(sys.argv[1:])
+    code = main(given)
+    if any(given[:1] == [command.name] and command.is_scalar(given[1:]) for command in COMMANDS):
+        with suppress(OSError, ValueError):  # what could not be written is told by the other exit
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

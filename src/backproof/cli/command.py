@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,16 +41,25 @@ class Command:
     module: str
     scalar: frozenset[str] = frozenset()  # first arguments that ask for arithmetic on single numbers alone
 
+    def is_scalar(self, arguments: Sequence[str]) -> bool:
+        """Whether arithmetic on single numbers is all that is asked for."""
+        return not self.scalar.isdisjoint(arguments[:1])
+
     def load(self, arguments: Sequence[str] = ()) -> CommandModule:
         """The module that carries the command out.
 
         NumPy starts a thread a core for matrix products, which wait by spinning: scalar work is better off without.
+        What is loaded stays: it is not looked through for garbage.
         """
         import importlib
 
-        if self.scalar.intersection(arguments[:1]):
+        if self.is_scalar(arguments):
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        return cast("CommandModule", importlib.import_module(self.module))
+        gc.disable()
+        module = importlib.import_module(self.module)
+        gc.freeze()
+        gc.enable()
+        return cast("CommandModule", module)
 
 
 # What an argument parser complains of, by the words it begins with, and the stable name of that for programs.
