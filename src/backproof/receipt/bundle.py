@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backproof.receipt import native, reading
+from backproof.receipt.ahead import ahead
 from backproof.receipt.columns import MOST_ROWS, Columns, Flat, Lines, Shape, Shapes, columns_of
 from backproof.receipt.document import Receipt, as_receipt, documents_of, open_bundle
 from backproof.receipt.limits import Limits, limits_of
@@ -23,6 +24,7 @@ from backproof.receipt.skeleton import Skeleton, skeleton_of
 from backproof.receipt.validation import Deviation, deviations
 
 CHUNK = 4 * 1024 * 1024  # bytes read at once; a block of records is at most that long, if a record is not
+MOST_AHEAD = 4  # blocks that are read before they are asked for
 MOST_SKELETONS = 8  # that a line is tried against, the latest first
 
 
@@ -58,7 +60,7 @@ def _read(stream: BinaryIO, where: str, begun: bytes = b"", line: int = 1) -> It
     if scan is None:
         yield from columns_of(documents_of(stream, where, begun, line))
     else:
-        yield from _Reader(where, scan, line).read(stream, begun)
+        yield from ahead(_Reader(where, scan, line).read(stream, begun), MOST_AHEAD)
 
 
 @dataclass(eq=False)
@@ -197,7 +199,7 @@ class _Reader:
         self.records = 0  # in the blocks before this one
         self.line = line  # the number of the next line
 
-    def read(self, stream: BinaryIO, rest: bytes) -> Iterator[Columns]:
+    def read(self, stream: BinaryIO, rest: bytes) -> Generator[Columns, None, None]:
         """All blocks of a stream of which some was read already."""
         final = False
         while not final:
