@@ -135,6 +135,13 @@ class Columns:
         except ValueError:
             return None
 
+    def all_texts(self, *path: str | int) -> list[str]:
+        """A free text of every record that has it."""
+        if path not in self.shape.text_paths:
+            return []
+        place = self.shape.text_paths.index(path)
+        return [texts[place] for texts in self.texts]
+
     def document(self, row: int) -> dict[str, Any]:
         """One record as a document again."""
         if self.receipts:
@@ -159,22 +166,25 @@ class Columns:
             else None,
         )
 
-    def canonical_around(self, row: int, key: str) -> tuple[memoryview, memoryview] | None:
-        """The canonical bytes of a record without one text of its attestor and their line feed, in two pieces.
+    def spans_without(self, key: str) -> list[tuple[int, int, int, int]] | None:
+        """Where each record stands without one text of its attestor and its line feed: begin and end, twice.
 
-        None where the record is not known to have come in them.
+        None where the records are not known to have come in their canonical bytes.
         """
         path, lines = ("attestor", key), self.lines
-        if lines is None or self.canonical is None or not self.canonical[row] or path not in self.shape.text_paths:
+        if lines is None or self.canonical is None or not self.canonical.all() or path not in self.shape.text_paths:
             return None
-        begin, end = lines.texts[row, self.shape.text_paths.index(path)].tolist()
-        first, last = lines.spans[row].tolist()
-        name = f',"{key}":"'.encode()
-        before = begin - len(name)
-        if before < first or lines.data[before:begin] != name:
+        name = np.frombuffer(f',"{key}":"'.encode(), dtype=np.uint8)
+        begins, ends = lines.texts[:, self.shape.text_paths.index(path)].T
+        first, last = lines.spans.T
+        before = begins - len(name)
+        if (before < first).any():
             return None
-        view = memoryview(lines.data)
-        return view[first:before], view[end + 1 : last]
+        held = np.frombuffer(lines.data, dtype=np.uint8)
+        if (held[before[:, None] + np.arange(len(name))] != name).any():
+            return None
+        spans: list[tuple[int, int, int, int]] = np.stack([first, before, ends + 1, last], axis=1).tolist()
+        return spans
 
     def is_canonical(self, row: int) -> bool:
         """Whether a record came in its canonical bytes; one that came in none did."""

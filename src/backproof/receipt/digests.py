@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from backproof.errors import InputError
 from backproof.receipt.columns import Columns
 from backproof.receipt.emission import emit
 
@@ -31,12 +32,22 @@ def bundle_digest(documents: Iterable[Mapping[str, Any]]) -> str:
     return "sha256:" + digest.hexdigest()
 
 
-def canonical_without(columns: Columns, row: int, key: str) -> tuple[bytes | memoryview, ...]:
-    """The canonical bytes of a record without one key of its attestor, in pieces."""
-    pieces = columns.canonical_around(row, key)
-    if pieces is not None:
-        return (*pieces, b"\n")
-    return (emit(without_attestor_key(columns.document(row), key)),)
+Pieces = tuple[bytes | memoryview, ...]
+
+
+def canonical_without(columns: Columns, key: str) -> Iterator[Pieces | InputError]:
+    """The canonical bytes of each record without one key of its attestor, in pieces; or why it has none."""
+    spans, lines = columns.spans_without(key), columns.lines
+    if spans is not None and lines is not None:
+        view = memoryview(lines.data)
+        for begin, before, after, end in spans:
+            yield view[begin:before], view[after:end], b"\n"
+        return
+    for row in range(columns.size):
+        try:
+            yield (emit(without_attestor_key(columns.document(row), key)),)
+        except InputError as error:
+            yield error
 
 
 def digest_of(pieces: Iterable[bytes | memoryview]) -> str:

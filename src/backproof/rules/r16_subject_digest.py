@@ -21,17 +21,13 @@ def applies(layout: Layout) -> bool:
 def equations(ledger: Ledger) -> Iterator[Violation]:
     """signed_subject_digest = sha256 of the canonical bytes without it."""
     columns = ledger.columns
-    for row in range(columns.size):
+    for row, pieces in enumerate(canonical_without(columns, PATH[1])):
         said = columns.text(row, *PATH)
         if said is None or not SHA256.match(said):
             yield Violation(row, ".".join(PATH), "is no digest (sha256: and 64 hex digits)", said)
-            continue
-        try:
-            found = digest_of(canonical_without(columns, row, PATH[1]))
-        except InputError as error:
-            yield Violation(row, ".".join(PATH), f"cannot be computed: {error}", said)
-            continue
-        if found != said:
+        elif isinstance(pieces, InputError):
+            yield Violation(row, ".".join(PATH), f"cannot be computed: {pieces}", said)
+        elif (found := digest_of(pieces)) != said:
             yield Violation(row, ".".join(PATH), "is not the digest of this receipt", said, found)
 
 

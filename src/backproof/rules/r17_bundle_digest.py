@@ -8,7 +8,7 @@ from threading import Thread
 
 from backproof.errors import InputError
 from backproof.receipt.columns import TextSlot
-from backproof.receipt.digests import SHA256, canonical_without
+from backproof.receipt.digests import SHA256, Pieces, canonical_without
 from backproof.rules.rule import Ledger, Mutation, Rule, Violation
 
 PATH = ("attestor", "bundle_root_digest")
@@ -23,9 +23,7 @@ class BundleDigest:
         self._said: str | None = None
         self._carried = False
         self._first = True
-        self._pieces: list[bytes | memoryview] = []
         self._worker: Thread | None = None
-        self._digest: str | None = None  # the last text that was seen to be one
 
     def take(self, ledger: Ledger) -> Iterator[Violation]:
         """The records of a block: each carries the first record's digest, or none does."""
@@ -33,39 +31,33 @@ class BundleDigest:
         carried = isinstance(ledger.layout.shape.get(*PATH), TextSlot)
         nothing = not carried and (self._first or not self._carried)
         self._first &= not nothing
-        for row in range(0 if nothing else columns.size):
-            said = columns.text(row, *PATH)
-            if self._first:
-                self._first, self._carried, self._said = False, carried, said
-            if carried != self._carried:
-                message = "some records carry the digest of the bundle and some do not"
-                yield Violation(row, PLACE, message, said, self._said)
-            elif carried and not self._is_digest(said):
-                yield Violation(row, PLACE, "is no digest (sha256: and 64 hex digits)", said)
-            elif said != self._said:
-                yield Violation(row, PLACE, "is not what the first record says", said, self._said)
-            if self._carried:
-                self._add(ledger, row)
-        self._begin()
+        if nothing:
+            return
+        said = columns.all_texts(*PATH)
+        if self._first:
+            self._first, self._carried, self._said = False, carried, said[0] if said else None
+        # Most blocks say what the first record says, and that is a digest.
+        alike = carried == self._carried and said.count(self._said or "") == len(said)
+        if not alike or (carried and not SHA256.match(self._said or "")):
+            for row in range(columns.size):
+                yield from self._violation(row, said[row] if said else None)
+        if self._carried:
+            self._begin(list(canonical_without(columns, PATH[1])))
 
-    def _is_digest(self, said: str | None) -> bool:
-        if said is not None and said is not self._digest and SHA256.match(said):
-            self._digest = said
-        return said is not None and said is self._digest
+    def _violation(self, row: int, said: str | None) -> Iterator[Violation]:
+        if (said is not None) != self._carried:
+            message = "some records carry the digest of the bundle and some do not"
+            yield Violation(row, PLACE, message, said, self._said)
+        elif said is not None and not SHA256.match(said):
+            yield Violation(row, PLACE, "is no digest (sha256: and 64 hex digits)", said)
+        elif said != self._said:
+            yield Violation(row, PLACE, "is not what the first record says", said, self._said)
 
-    def _add(self, ledger: Ledger, row: int) -> None:
-        try:
-            self._pieces += canonical_without(ledger.columns, row, PATH[1])
-        except InputError:
-            self._pieces.append(b"\0")  # a record without canonical bytes: no digest can be right
-
-    def _begin(self) -> None:
-        """Digest the pieces of a block while the next one is read; one core is enough for either."""
+    def _begin(self, records: list[Pieces | InputError]) -> None:
+        """Digest a block while the next one is judged."""
         self._wait()
-        if self._pieces:
-            self._worker = Thread(target=_update, args=(self._hash, self._pieces))
-            self._worker.start()
-            self._pieces = []
+        self._worker = Thread(target=_update, args=(self._hash, records))
+        self._worker.start()
 
     def _wait(self) -> None:
         if self._worker is not None:
@@ -89,9 +81,11 @@ class BundleDigest:
         return self._carried
 
 
-def _update(digest: hashlib._Hash, pieces: list[bytes | memoryview]) -> None:
-    for piece in pieces:
-        digest.update(piece)
+def _update(digest: hashlib._Hash, records: list[Pieces | InputError]) -> None:
+    # A record without canonical bytes has no right digest. All at once: an update gives the interpreter away, and waits.
+    digest.update(
+        b"".join(piece for pieces in records for piece in (pieces if isinstance(pieces, tuple) else (b"\0",)))
+    )
 
 
 RULE = Rule(
