@@ -124,7 +124,7 @@ class Ledger:
         if not held.size:
             return none
         values = self.columns.numbers[:, held]
-        hidden = 0.0 if layout.is_lossless else nine_digit_radius(values)
+        hidden = 0.0 if layout.is_lossless else self.radius(held)
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there, and no float32 number
             return np.asarray((np.abs(values - values.astype(np.float32)) <= hidden).all(axis=1))
 

@@ -87,15 +87,16 @@ class Verifier:
     def take(self, columns: Columns) -> None:
         """Judge one block (2 to 5); records computed in different formats apart."""
         case = self._case(columns.shape)
-        singles = Ledger(columns, case.layout).singles
-        seams = np.flatnonzero(singles[1:] != singles[:-1]) + 1
-        for rows in np.split(np.arange(columns.size), seams) if seams.size else ():
-            self._take(columns.only(rows), case)
-        if not seams.size:
-            self._take(columns, case)
-
-    def _take(self, columns: Columns, case: _Case) -> None:
         ledger = Ledger(columns, case.layout, self._previous)
+        seams = np.flatnonzero(ledger.singles[1:] != ledger.singles[:-1]) + 1
+        if not seams.size:
+            self._take(ledger, case)
+            return
+        for rows in np.split(np.arange(columns.size), seams):
+            self._take(Ledger(columns.only(rows), case.layout, self._previous), case)
+
+    def _take(self, ledger: Ledger, case: _Case) -> None:
+        columns = ledger.columns
         self.single |= ledger.unit == FLOAT32
         self.records += columns.size
         self.versions.setdefault(columns.shape.text("schema_version"))

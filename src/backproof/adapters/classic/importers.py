@@ -11,34 +11,33 @@ import os
 import stat
 import tempfile
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
-from threading import Event
+from threading import Event, Thread
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from backproof.adapters.classic.claims import biases_changed, check_targets, floats, plan_of
 from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers, unit_of
-from backproof.adapters.classic.lossless import LosslessWriter, with_sorted_digest
-from backproof.adapters.classic.observer import Buffer, Origin, Writer
+from backproof.adapters.classic.lossless import LosslessWriter
+from backproof.adapters.classic.observer import Buffer, Origin, Writer, Written
 from backproof.adapters.classic.screen import Agreement, agreement
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single
 from backproof.adapters.classic.streams import Readable, StreamReader
 from backproof.errors import InputError
 from backproof.receipt import source_digest
+from backproof.receipt.ahead import ahead
 from backproof.receipt.columns import Columns, Shape, columns_of
 from backproof.rules.ball import Reals
 
 FRAMEWORKS = ("pytorch", "jax", "tensorflow")
 MOST_IN_MEMORY = 32 * 1024 * 1024  # of a stream and of its receipts, each
+MOST_AHEAD = 2  # blocks that are made before they are asked for
 MOST_WAITING = 16  # blocks that are judged before the digest of their source is known
 MOST_SHOWN = 1000  # disagreements kept; the rest is counted
-Block = tuple[Columns, Sidecar]
-_DIGEST_GOES = b'},"metadata":{'  # the end of the attestor; within a string the quotes would be escaped
 
 
 @dataclass(frozen=True)
@@ -87,46 +86,28 @@ def import_sidecar(content: bytes, request: Request, where: str = "sidecar") -> 
     (columns,) = columns_of([as_receipt(sidecar)])
     judge = Judge(request.tolerance)
     writers = Writers(request.origin(source_digest(content)), lossless=request.lossless)
-    return b"".join(line for judged in judge.of(columns, sidecar) for line in writers.lines(judged)), judge.imported
+    lines = [written.lines for judged in judge.of(columns, sidecar) for written in writers.lines(judged)]
+    return b"".join(lines), judge.imported
 
 
 def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str = "stream") -> Imported:
     """The receipts of a stream, written to `out` once all of it is judged."""
-    with Aside() as spool, Aside() as lines, ThreadPoolExecutor(max_workers=1) as beside:
+    with Aside() as spool, Aside() as kept:
         bundle = hashlib.sha256()
-
-        def finish(block: Buffer) -> None:
-            bundle.update(block)
-            lines.write(block)
-
-        waiting: Future[None] | None = None
+        binds: list[Callable[[bytes, str], Buffer]] = []
         judge = Judge(request.tolerance)
-        for block in _written(source, spool, request, judge, where):
-            if waiting is not None:
-                waiting.result()  # one block at a time is hashed while the next one is judged
-            waiting = beside.submit(finish, block)
-        if waiting is None:
+        for written in ahead(_written(source, spool, request, judge, where), MOST_AHEAD):
+            bundle.update(written.lines)
+            kept.write(written.kept)
+            binds.append(written.bind)
+        if not binds:
             raise InputError(f"{where}: is empty; a stream has one sidecar a line")
-        waiting.result()
-        imported = judge.imported
-        imported.digest = f"sha256:{bundle.hexdigest()}"
-        for block in lines.blocks():
-            bind = with_sorted_digest if request.lossless else with_bundle_digest
-            out.write(bind(block, imported.digest))
-    return imported
-
-
-def with_bundle_digest(lines: bytes, digest: str) -> bytes:
-    """Receipts with the digest of their bundle as the last key of each attestor."""
-    said = f',"bundle_root_digest":"{digest}"'.encode()
-    parts: list[Buffer] = []
-    view, begin = memoryview(lines), 0
-    while begin < len(lines):
-        goes = lines.index(_DIGEST_GOES, begin)
-        end = lines.index(b"\n", goes) + 1
-        parts += (view[begin:goes], said, view[goes:end])
-        begin = end
-    return b"".join(parts)
+        digest = f"sha256:{bundle.hexdigest()}"
+        out.writelines(
+            ahead((bind(block, digest) for block, bind in zip(kept.blocks(), binds, strict=True)), MOST_AHEAD)
+        )
+        judge.imported.digest = digest
+    return judge.imported
 
 
 class Aside:
@@ -176,12 +157,13 @@ class SourceDigest:
     def __init__(self, source: BinaryIO, spool: Aside) -> None:
         self._digest = hashlib.sha256()
         self._stopped = Event()
-        self._beside = ThreadPoolExecutor(max_workers=1)
-        self._done: Future[None] | None = None
+        self._beside: Thread | None = None
+        self._failed: OSError | None = None
         self.source: Readable = source
         file = _file_of(source)
         if file is not None:
-            self._done = self._beside.submit(self._follow, *file)
+            self._beside = Thread(target=self._follow, args=file)
+            self._beside.start()
             return
         while chunk := source.read(1 << 20):
             self._digest.update(chunk)
@@ -190,19 +172,24 @@ class SourceDigest:
         self.source = spool
 
     def _follow(self, descriptor: int, place: int) -> None:
-        while not self._stopped.is_set() and (chunk := os.pread(descriptor, 1 << 20, place)):
-            self._digest.update(chunk)
-            place += len(chunk)
+        try:
+            while not self._stopped.is_set() and (chunk := os.pread(descriptor, 1 << 20, place)):
+                self._digest.update(chunk)
+                place += len(chunk)
+        except OSError as error:
+            self._failed = error
 
     @property
     def is_known(self) -> bool:
         """Whether it need not be waited for."""
-        return self._done is None or self._done.done()
+        return self._beside is None or not self._beside.is_alive()
 
     def said(self) -> str:
         """The digest, once all is read."""
-        if self._done is not None:
-            self._done.result()
+        if self._beside is not None:
+            self._beside.join()
+        if self._failed is not None:
+            raise self._failed
         return f"sha256:{self._digest.hexdigest()}"
 
     def __enter__(self) -> SourceDigest:  # noqa: PYI034 - of this module alone
@@ -210,7 +197,8 @@ class SourceDigest:
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self._beside.shutdown()
+        if self._beside is not None:
+            self._beside.join()
 
 
 def _file_of(source: BinaryIO) -> tuple[int, int] | None:
@@ -222,13 +210,15 @@ def _file_of(source: BinaryIO) -> tuple[int, int] | None:
     return (descriptor, begin) if hasattr(os, "pread") and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
-def _written(source: BinaryIO, spool: Aside, request: Request, judge: Judge, where: str) -> Iterator[Buffer]:
-    """The lines of a stream, many together, without the digest of their bundle."""
+def _written(
+    source: BinaryIO, spool: Aside, request: Request, judge: Judge, where: str
+) -> Generator[Written, None, None]:
+    """The lines of a stream, many together."""
     reader = StreamReader(request.framework, where)
     writers: Writers | None = None
     waiting: deque[Judged] = deque()  # for the digest of their source
     with SourceDigest(source, spool) as digest:
-        for columns, first in _ahead(reader.blocks(digest.source)):
+        for columns, first in ahead(reader.blocks(digest.source), MOST_AHEAD):
             waiting += judge.of(columns, first)
             if not digest.is_known and len(waiting) < MOST_WAITING:
                 continue
@@ -245,15 +235,6 @@ def _written(source: BinaryIO, spool: Aside, request: Request, judge: Judge, whe
 def _writers(request: Request, source_hash: str, first: Sidecar) -> Writers:
     trace_id = first.document.get("trace_id") or source_hash[7:39]
     return Writers(request.origin(source_hash, multi=True, trace_id=trace_id), lossless=request.lossless)
-
-
-def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, the next one read while this one is judged."""
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        coming = beside.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = beside.submit(next, blocks, None)
-            yield block
 
 
 class Judged(NamedTuple):
@@ -321,7 +302,7 @@ class Writers:
         self._kind = LosslessWriter if lossless else Writer
         self._writers: dict[Expected, Writer | LosslessWriter] = {}
 
-    def lines(self, judged: Judged) -> Iterator[Buffer]:
+    def lines(self, judged: Judged) -> Iterator[Written]:
         """The canonical lines of one block."""
         expected, columns, derived, passed = judged
         if expected not in self._writers:

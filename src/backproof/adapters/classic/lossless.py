@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backproof.adapters.classic.differential import Expected
-from backproof.adapters.classic.observer import STEP_MARK, Origin, receipt_document
+from backproof.adapters.classic.observer import STEP_MARK, Origin, Written, receipt_document
 from backproof.receipt.authoring import as_lossless
 from backproof.receipt.columns import Slot
 from backproof.receipt.emission import emit
@@ -27,13 +27,14 @@ class LosslessWriter:
         self._derived_from = len(expected.plan.shape.paths) + 1  # the last column of a block is of what is missing
         self._index = self._derived_from + len(expected.places)
 
-    def lines(self, numbers: Reals, derived: Reals, passed: list[bool], first_index: int) -> Iterator[bytes]:
-        """The canonical lines of a block, without the digest of the bundle."""
+    def lines(self, numbers: Reals, derived: Reals, passed: list[bool], first_index: int) -> Iterator[Written]:
+        """The canonical lines of a block."""
         templates = {ok: self._document(passed=ok) for ok in set(passed)}
         for row, ok in enumerate(passed):
             index = first_index + row
             held = np.concatenate([numbers[row], derived[row], [index, index + 1.0]]).tolist()
-            yield emit(_filled(templates[ok], held, str(index)))
+            line = emit(_filled(templates[ok], held, str(index)))
+            yield Written(line, line, with_sorted_digest)
 
     def _document(self, *, passed: bool) -> dict[str, Any]:
         document = receipt_document(self._expected, self._origin, passed, self._derived_from, self._index)

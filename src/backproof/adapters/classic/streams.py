@@ -6,7 +6,7 @@ are read by its template, and judged in those numbers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -78,7 +78,7 @@ class StreamReader:
     known: dict[str, Known] = field(default_factory=dict)
     current: Known | None = None
 
-    def blocks(self, source: Readable) -> Iterator[tuple[Columns, Sidecar]]:
+    def blocks(self, source: Readable) -> Generator[tuple[Columns, Sidecar], None, None]:
         """Blocks in order, each with the first sidecar of its shape."""
         text, begin = b"", 0
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ Reals = NDArray[np.float64]
 UNREAD = frozenset({"helper"})  # what no column holds
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|[{}\[\]:,]')
 _NUMBER, _MOMENT = 0, 1
+DIGEST_GOES = b'},"metadata":{'  # the end of the attestor; within a string the quotes would be escaped
 
 
 class Rows(NamedTuple):
@@ -115,12 +116,21 @@ class WriteTemplate:
     whole: tuple[bool, ...]
 
     @cached_property
+    def columns(self) -> NDArray[np.intp]:
+        """The columns of which a number is written, each once."""
+        return np.unique(np.array(self.holes, dtype=np.intp))
+
+    @cached_property
     def _arrays(self) -> tuple[bytes, NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]:
         ends = np.cumsum([len(text) for text in self.texts], dtype=np.int64)
-        return b"".join(self.texts), ends, np.array(self.holes, dtype=np.int64), np.array(self.whole, dtype=np.int8)
+        holes = np.searchsorted(self.columns, self.holes).astype(np.int64)
+        return b"".join(self.texts), ends, holes, np.array(self.whole, dtype=np.int8)
 
     def write(self, rows: Reals) -> tuple[memoryview, NDArray[np.int64]] | None:
-        """Canonical lines, side by side, and the size of each; None where a number cannot be carried (or no compiler)."""
+        """Canonical lines, side by side, and the size of each, from rows of `columns`.
+
+        None where a number cannot be carried (or no compiler).
+        """
         native = library()
         if native is None:
             return None
@@ -133,3 +143,13 @@ class WriteTemplate:
             address(rows), ctypes.c_int64(rows.shape[1]), ctypes.c_int64(len(rows)), address(out), address(sizes),
         )  # fmt: skip
         return (out.data[:size], sizes) if size >= 0 else None
+
+
+@lru_cache
+def bound(template: WriteTemplate, digest: str) -> WriteTemplate:
+    """The same text with the digest of a bundle as the last key of the attestor."""
+    said = f',"bundle_root_digest":"{digest}"'.encode()
+    at = next(i for i, text in enumerate(template.texts) if DIGEST_GOES in text)
+    before, goes, after = template.texts[at].partition(DIGEST_GOES)
+    texts = (*template.texts[:at], before + said + goes + after, *template.texts[at + 1 :])
+    return WriteTemplate(texts, template.holes, template.whole)
