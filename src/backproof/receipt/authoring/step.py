@@ -35,15 +35,16 @@ def author_step(
 ) -> dict[str, Any]:
     """The receipt of one step on one sample; its numbers are full doubles until they are emitted."""
     topology, wiring, names = _prepared(given, optimizer_config, state_before)
-    step = run_step(
-        FLOATS,
-        wiring,
-        _row(given["parameters_before"], topology.parameter_order),
-        _row(given["inputs"], topology.inputs),
-        _row(given["targets"], topology.outputs),
-        optimizer_of(optimizer_config, given["learning_rate"]),
-        _state(optimizer_config, state_before, names),
-    )
+    with np.errstate(all="ignore"):  # what diverges is refused where it is written
+        step = run_step(
+            FLOATS,
+            wiring,
+            _row(given["parameters_before"], topology.parameter_order),
+            _row(given["inputs"], topology.inputs),
+            _row(given["targets"], topology.outputs),
+            optimizer_of(optimizer_config, given["learning_rate"]),
+            _state(optimizer_config, state_before, names),
+        )
     return _document(given, topology, wiring, step, optimizer_config, state_before, batch=None)
 
 
@@ -64,16 +65,17 @@ def author_batch(
         check_numbers({**first, **per_sample[sample]}, topology)
     rows = [_row(per_sample[sample]["inputs"], topology.inputs) for sample in order]
     goals = [_row(per_sample[sample]["targets"], topology.outputs) for sample in order]
-    step = run_batch(
-        FLOATS,
-        wiring,
-        _row(given["parameters_before"], topology.parameter_order),
-        np.stack(rows, axis=1),
-        np.stack(goals, axis=1),
-        optimizer_of(optimizer_config, given["learning_rate"]),
-        _state(optimizer_config, state_before, names),
-        mean=batch["reduction"] == "mean",
-    )
+    with np.errstate(all="ignore"):
+        step = run_batch(
+            FLOATS,
+            wiring,
+            _row(given["parameters_before"], topology.parameter_order),
+            np.stack(rows, axis=1),
+            np.stack(goals, axis=1),
+            optimizer_of(optimizer_config, given["learning_rate"]),
+            _state(optimizer_config, state_before, names),
+            mean=batch["reduction"] == "mean",
+        )
     document = _document(first, topology, wiring, step, optimizer_config, state_before, batch=batch)
     if "fixture" not in given:
         document["fixture"] = f"batched-{len(order)}-sample-step"
