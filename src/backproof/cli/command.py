@@ -6,6 +6,7 @@ import argparse
 import gc
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn, Protocol, cast
@@ -55,11 +56,29 @@ class Command:
 
         if self.is_scalar(arguments):
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            _keep_memory()
         gc.disable()
         module = importlib.import_module(self.module)
         gc.freeze()
         gc.enable()
         return cast("CommandModule", module)
+
+
+def _keep_memory() -> None:
+    """Have the C library keep what is freed.
+
+    The blocks of a bundle come and go in the same sizes, and memory that was given back to the system is got again page
+    by page. Where the library is another one, nothing is asked of it.
+    """
+    import ctypes
+
+    with suppress(OSError, AttributeError, TypeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, 64 << 20)
+        library.mallopt(_TRIM_THRESHOLD, 256 << 20)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 # What an argument parser complains of, by the words it begins with, and the stable name of that for programs.

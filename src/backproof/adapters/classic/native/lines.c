@@ -138,9 +138,18 @@ int64_t read_lines(const char *text, int64_t size, const char *pieces, const int
     return count;
 }
 
+static const char PAIRS[] =
+    "0001020304050607080910111213141516171819"
+    "2021222324252627282930313233343536373839"
+    "4041424344454647484950515253545556575859"
+    "6061626364656667686970717273747576777879"
+    "8081828384858687888990919293949596979899";
+
 static char *put_digits(char *out, uint64_t digits, int exponent, int negative) {
     char nine[9];
-    for (int i = 8; i >= 0; i--) { nine[i] = (char)('0' + digits % 10); digits /= 10; }
+    uint32_t rest = (uint32_t)digits; /* below 10^9 */
+    for (int i = 7; i > 0; i -= 2) { memcpy(nine + i, PAIRS + 2 * (rest % 100), 2); rest /= 100; }
+    nine[0] = (char)('0' + rest);
     if (negative) *out++ = '-';
     if (exponent < 0) {
         *out++ = '0'; *out++ = '.';
