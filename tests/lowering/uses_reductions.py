@@ -116,6 +116,7 @@ REDUCTIONS: list[Use] = [
     use(torch.cummin, C, -1),
     use(torch.diff, C),
     use(torch.diff, C, 2, 1),
+    use(torch.diff, N, prepend=N[:, :1] - 1, dim=-1),
     use(torch.diff, A, prepend=real(3, 1, seed=2), append=real(3, 2, seed=3)),
     use(torch.trapezoid, A),
     use(torch.trapezoid, A, dx=0.5, dim=0),

@@ -60,8 +60,8 @@ def _running(op: str) -> Callable[..., list[Ref]]:
 
 def _diff(x: Ref, n: int = 1, dim: int = -1, prepend: Ref | None = None, append: Ref | None = None) -> Ref:
     axis = axis_of(dim, len(x.shape))
-    parts = [part for part in (prepend, x, append) if part is not None]
-    y = x.builder.concat(*parts, axis=axis) if len(parts) > 1 else x
+    parts = [as_real(part, x) for part in (prepend, x, append) if part is not None]
+    y = x.builder.concat(*parts, axis=axis) if len(parts) > 1 else parts[0]
     lead = (slice(None),) * axis
     for _ in range(min(n, y.shape[axis])):
         y = y[(*lead, slice(1, None))] - y[(*lead, slice(0, max(y.shape[axis] - 1, 0)))]

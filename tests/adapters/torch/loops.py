@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
-from programs import Made, Program, data, small
+from programs import Made, Program, classified, data, small
 from torch import nn
 from torch.nn import functional as fn
 from torch.utils.data import DataLoader, Dataset
@@ -74,6 +76,25 @@ def scaled_in_place() -> Made:
     return model, [optimizer], step
 
 
+def resumed() -> Made:
+    """What was saved is loaded within the step that goes on from it."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    classified(model, optimizer=optimizer)[2](7)
+    saved = copy.deepcopy([model.state_dict(), optimizer.state_dict()])
+
+    def step(i: int) -> None:
+        x, y = data(i)
+        if not i:
+            for part, state in zip((model, optimizer), saved, strict=True):
+                part.load_state_dict(state)
+        optimizer.zero_grad()
+        fn.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
 def tried_again() -> Made:
     """A batch whose gradients are thrown away comes before the one that counts."""
     model = small()
@@ -94,5 +115,6 @@ LOOPS = (
     Program("batches fetched by processes", lambda: fed(2)),
     Program("layers made within a step", grown, ("qr",)),
     Program("weights changed through views", scaled_in_place),
+    Program("a run resumed within its first step", resumed),
     Program("gradients thrown away", tried_again),
 )

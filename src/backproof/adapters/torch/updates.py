@@ -32,7 +32,8 @@ class Updates:
         self.handling.add("update", "", {}, update=len(self.found), values=len(self.values.found))
         self._which = which
         for parameter in parameters_of(optimizer):
-            self.values.keep(parameter)
+            for written in (parameter, *filter(torch.is_tensor, optimizer.state.get(parameter, {}).values())):
+                self.values.keep(written)
         self._snapshot(optimizer, "before")
 
     def after(self, optimizer: torch.optim.Optimizer) -> None:
