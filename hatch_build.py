@@ -33,7 +33,7 @@ class NativeBuildHook(BuildHookInterface):
             return
         if version != "editable":
             theory = Path(self.root) / "proofs"
-            for source in (*theory.glob("*.v"), theory / "oracle.ml"):
+            for source in (*theory.glob("*.v"), theory / "flat.ml", theory / "oracle.ml"):
                 build_data["force_include"][str(source)] = f"backproof/proofs/{source.name}"
         built = [library for source, name in SOURCES.items() if (library := self._compile(Path(source), name))]
         if not built:

@@ -1,8 +1,8 @@
 (* The oracle: the extracted program of Program.v over Zarith's integers. It reads a recorded graph as words on standard
    input, and writes one line of numbers for each value, then one for each gradient. README.md describes the words.
 
-   Proved: everything in session.ml. Not proved: this reader, Zarith, OCaml's compiler, and that machine integers stand for
-   indices. *)
+   Proved: everything in session.ml. Not proved: this reader, Zarith, OCaml's compiler, that machine integers stand for
+   indices, and the arrays of flat.ml for maps. *)
 module Big = Z (* before Session brings a Z of its own *)
 open Session
 

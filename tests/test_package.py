@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from backproof.session import theory
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -33,8 +35,8 @@ def test_it_has_what_the_commands_need(unpacked):
     for source in (ROOT / "src" / "backproof").rglob("*.*"):
         if source.suffix in {".py", ".js", ".css", ".typed"}:
             assert (package / source.relative_to(ROOT / "src" / "backproof")).is_file(), source
-    for source in (ROOT / "proofs").glob("*.v"):
-        assert (package / "proofs" / source.name).read_bytes() == source.read_bytes()
+    for name in {*(source.name for source in (ROOT / "proofs").glob("*.v")), *theory.ORACLE_SOURCES}:
+        assert (package / "proofs" / name).read_bytes() == (ROOT / "proofs" / name).read_bytes()
     assert not list(unpacked.rglob("*.vo"))
 
 

@@ -17,7 +17,7 @@ from backproof.errors import BackproofError, MissingToolError
 
 MODULES = ("Tensor", "Graph", "Tape", "Adjoint", "Table", "Index", "Primitives", "Program")
 """What a certificate needs, in the order in which it is checked."""
-ORACLE_SOURCES = ("Extract.v", "oracle.ml")
+ORACLE_SOURCES = ("Extract.v", "flat.ml", "oracle.ml")
 
 
 def sources() -> Path:
@@ -103,7 +103,8 @@ def oracle() -> Path:
     coqc, ocamlfind = require("coqc", "coq"), require("ocamlfind", "ocaml-findlib libzarith-ocaml-dev")
     files = (*(f"{name}.v" for name in MODULES), *ORACLE_SOURCES)
     check = tuple((coqc, "-w", "none", "-Q", ".", "Backproof", f"{name}.v") for name in (*MODULES, "Extract"))
-    build = ("ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg", "session.mli", "session.ml", "oracle.ml")
+    parts = ("flat.ml", "session.mli", "session.ml", "oracle.ml")
+    build = ("ocamlopt", "-O3", "-w", "-a", "-package", "zarith", "-linkpkg", *parts)
     if run((ocamlfind, "query", "-format", "%d/z.cmi", "zarith"), sources()).returncode != 0:
         raise MissingToolError(
             "OCaml's zarith is not on this machine, so the oracle cannot be built; install it (Debian: apt-get install "
