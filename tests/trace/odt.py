@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from backproof.verify.traces.compare import Options, load_layers
+from backproof.verify.traces.compare import Options
+from backproof.verify.traces.table import load_layers
 
 ROOT = Path(__file__).resolve().parents[2]
 DUMPS = Path(os.environ.get("ODT_DUMPS", ROOT.parent / "shared" / "data" / "odt"))

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from mill import Run, grind
 
+from backproof.cli import main
 from backproof.errors import InputError, UsageError
 from backproof.trace import Event, Manifest, Probe, TraceWriter
 from backproof.trace.event import Place
-from backproof.verify.traces.compare import Options, compare, load_layers
+from backproof.verify.traces.compare import Options, compare
+from backproof.verify.traces.table import load_layers
 
 
 def _file(folder, key):
@@ -261,7 +263,11 @@ def test_a_table_of_layers_overrules_what_the_traces_tell(pair, tmp_path):
     table = {key: json.loads((pair[0] / "trace.json").read_text())[key] for key in ("probes", "optimizer", "batch")}
     (tmp_path / "layers.json").write_text(json.dumps(table))
 
-    assert compare(*pair, Options(layers=load_layers(str(tmp_path / "layers.json")))).exit_code(strict=True) == 0
+    found = compare(*pair, Options(layers=load_layers(str(tmp_path / "layers.json"))))
+
+    assert found.exit_code(strict=True) == 0
+    derived = {str(place): seen.locals for place, seen in found.steps[0].seen.items()}
+    assert None not in derived["ln1.fwd.s000"]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +278,56 @@ def test_a_table_that_is_none_is_refused(tmp_path, text):
 
     with pytest.raises(InputError, match=r"layers\.yaml"):
         load_layers(str(tmp_path / "layers.yaml"))
+
+
+TWICE = {
+    "yaml": ("probes:\n- name: a\n  kind: relu\n  kind: gelu\n", 4, "kind", 3),
+    "json": ('{"probes": [],\n "batch": 4,\n "batch": 8}', 3, "batch", 2),
+    "quoted and not": ('batch: 4\n"batch": 4\n', 2, "batch", 1),
+    "deep within": ("probes:\n- {name: a, kind: layer_norm,\n   hyper: {eps: 1.0e-5,\n   eps: 1.0e-3}}\n", 4, "eps", 3),
+    "behind an anchor": ("notes: &n\n  x: 1\n  x: 2\nprobes: []\n", 3, "x", 2),
+    "the same number": ("notes:\n  1: a\n  0x1: b\n", 3, "0x1", 2),
+}
+ONCE = {
+    "the same key in two objects": "probes:\n- {name: a, kind: relu}\n- {name: b, kind: relu, parents: [a]}\n",
+    "merged and overruled": "notes: {a: &a {x: 1}, b: &b {<<: *a, x: 2}, c: {<<: *b, x: 3}, d: {<<: [*a, *b]}}\n",
+    "an alias": "notes: {a: &a [{x: 1}, {x: 2}], b: *a}\n",
+    "text": 'notes: {"1": a, 1: b, a: b, A: b}\n',
+}
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+@pytest.mark.parametrize("name", TWICE)
+def test_a_key_that_is_there_twice_is_refused_with_its_line(pair, tmp_path, capsys, name, ending):
+    text, line, key, before = TWICE[name]
+    (tmp_path / f"layers.{ending}").write_text(text)
+
+    code = main(["compare", *map(str, pair), "--layers", str(tmp_path / f"layers.{ending}")])
+
+    assert code == 2
+    assert (
+        f"layers.{ending}: line {line}: the key '{key}' is there already, in line {before}" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_key_that_is_there_once_in_each_object_is_read(tmp_path, name):
+    (tmp_path / "layers.yaml").write_text(ONCE[name])
+
+    assert load_layers(str(tmp_path / "layers.yaml")) is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [("1e-5", 1e-5), ("1E5", 1e5), ("-2.5e+3", -2500.0), ("1.0e-05", 1e-5), ("'1e-5'", "1e-5"), ("3", 3)],
+)
+def test_numbers_are_read_as_json_has_them(tmp_path, said, found):
+    (tmp_path / "layers.yaml").write_text(f"- {{name: a, kind: layer_norm, hyper: {{eps: {said}}}}}")
+
+    (probe,) = load_layers(str(tmp_path / "layers.yaml")).probes
+
+    assert probe.hyper == {"eps": found}
+    assert type(probe.hyper["eps"]) is type(found)
 
 
 def test_an_unknown_kind_is_compared_and_listed_as_not_derived(pair, tmp_path):

@@ -6,7 +6,8 @@ from mill import SHAPES, Run, grind
 from mistakes import PLANTED
 
 from backproof.errors import InputError
-from backproof.verify.traces.compare import Options, compare, load_layers
+from backproof.verify.traces.compare import Options, compare
+from backproof.verify.traces.table import load_layers
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 from onnx import TensorProto, helper  # noqa: E402 # after the skip

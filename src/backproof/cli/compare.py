@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
 
 def options_of(args: argparse.Namespace, allow: list[str], names: tuple[str, str]) -> Any:
     """The options of a comparison, from the command line."""
-    from backproof.verify.traces.compare import Options, load_layers
+    from backproof.verify.traces.compare import Options
+    from backproof.verify.traces.table import load_layers
 
     layers = load_layers(args.layers) if args.layers else None
     return Options(layers, order_of(args.order), tuple(allow), not args.no_derive, names)

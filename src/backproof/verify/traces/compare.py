@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backproof.errors import InputError, UsageError
+from backproof.errors import UsageError
 from backproof.trace.event import Place
 from backproof.trace.manifest import Manifest
 from backproof.trace.store import Trace, open_trace
@@ -196,26 +196,3 @@ def _updates(a: Side, b: Side, gaps: dict[Place, Gap]) -> dict[Place, Gap]:
             if len({one.shape for two in pairs for one in two}) == 1:
                 found[place] = gap(*(after - start for after, start in pairs))
     return found
-
-
-def load_layers(path: str) -> Manifest:
-    """A table of layers, YAML or JSON: the keys of a manifest that tell the network, its batch, scales and optimizer. Or an ONNX model."""
-    import yaml
-
-    from backproof.trace.manifest import FORMAT, from_json
-
-    if path.endswith(".onnx"):
-        from backproof.verify.traces.onnx_layers import load_onnx
-
-        return load_onnx(path)
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())[:200]}") from None
-    if isinstance(data, list):
-        data = {"probes": data}
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: a table of layers is a list of probes, or an object with `probes`")
-    return from_json({"format": FORMAT, **data}, path)
