@@ -150,7 +150,8 @@ def added(parts: Sequence[Bound], storage: Format) -> Bound:
     """A sum in any order."""
     if len(parts) == 1:
         return parts[0]
-    value = reduce(np.add, (part.value for part in parts))
+    with np.errstate(invalid="ignore"):  # of infinities that meet nothing is left
+        value = reduce(np.add, (part.value for part in parts))
     n = len(parts) - 1
     unit = storage.unit + FORMATS["float64"].unit
 

@@ -12,7 +12,7 @@ import transformers as hf
 
 import backproof.torch as bpt
 from backproof.adapters.torch import claims
-from backproof.errors import InputError
+from backproof.errors import InputError, UsageError
 from backproof.verify.run import verify_run
 
 IDS = torch.arange(32).reshape(2, 16) * 7 % 100
@@ -309,6 +309,21 @@ def test_a_step_that_makes_its_parents_step_is_one_update_at_its_own_rate(factor
 
 def fails():
     raise RuntimeError("closure")
+
+
+def test_what_cannot_be_recorded_is_said_at_once(tmp_path):
+    model = torch.nn.Linear(1, 1)
+    recorder = bpt.Recorder(model, out=tmp_path / "run")
+    recorder.close()
+    recorder.close()
+
+    with pytest.raises(UsageError, match="the recorder is closed"), recorder.step():
+        pass
+    with pytest.raises(UsageError, match="a NoneType was given as the model"):
+        bpt.Recorder(None, out=tmp_path / "other")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="no run can be recorded there"):
+        bpt.Recorder(model, out=tmp_path / "file" / "run")
 
 
 def test_processes_that_load_data_record_nothing(tmp_path):

@@ -44,13 +44,17 @@ class Recorder:
         if every < 1:
             raise UsageError(f"every={every}: every which step is to be recorded; 1 is all of them")
         self.out, self.every = Path(out), every
-        self.out.mkdir(parents=True, exist_ok=True)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.out}: no run can be recorded there: {error.strerror}") from None
         self.count = self._first(resume=resume)
         self.stepping = Stepping(model, optimizer, scheduler)
         self.stepping.more.update({"every": every, "resumed": resume and self.count > 0})
         self._writer = Writer(self.out)
         self._writing: threading.Thread | None = None
         self._failed: list[BaseException] = []
+        self._closed = False
 
     def _first(self, *, resume: bool) -> int:
         """The number of the first step: 0, or the one after the last that was recorded."""
@@ -104,6 +108,8 @@ class Recorder:
 
     def begin(self) -> Observer | None:
         """A step begins; None if it is one that is not recorded. `step` does this and `end` for you."""
+        if self._closed:
+            raise UsageError("the recorder is closed; a new one with resume=True goes on in the same folder")
         self._wait()  # what the last step left is still being written from the very tensors that this one will change
         if self.count % self.every:
             self.stepping.skip()
@@ -136,7 +142,8 @@ class Recorder:
             raise self._failed.pop()
 
     def close(self) -> None:
-        """Wait until all is written."""
+        """Wait until all is written; no step is recorded after that."""
+        self._closed = True
         self.stepping.close()
         self._wait()
         if self.count:

@@ -29,6 +29,8 @@ class Stepping:
     """A model with its optimizers and schedulers, through the steps of a run."""
 
     def __init__(self, model: torch.nn.Module, optimizer: Optimizers = None, scheduler: Any = None) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise UsageError(f"a {type(model).__name__} was given as the model, which is a torch.nn.Module")
         self.model = model
         self.claims = Claims(model)
         self.optimizers = [plain_optimizer(each) for each in _listed(optimizer)]
