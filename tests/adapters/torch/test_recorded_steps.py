@@ -1,6 +1,7 @@
 """Real training steps of real models: recorded without changing a bit, verified, and found where they are broken."""
 
 import json
+import math
 import os
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
@@ -340,3 +341,31 @@ def test_processes_that_load_data_record_nothing(tmp_path):
         model(seen[1].float()[:, None]).sum().backward()
 
     assert [batch.tolist() for batch in seen] == [[0.0] * 4, [1.0] * 4]
+
+
+RESTARTS = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_schedule_that_is_told_fractions_of_epochs_is_followed(forgets, tmp_path, monkeypatch):
+    if forgets:
+        monkeypatch.setattr(
+            RESTARTS, "get_lr", lambda s: [b * (1 + math.cos(math.pi * int(s.T_cur) / s.T_i)) / 2 for b in s.base_lrs]
+        )
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = RESTARTS(optimizer, 2, T_mult=2)
+    with bpt.Recorder(model, optimizer, out=tmp_path, scheduler=scheduler) as recorder:
+        for epoch in (0.25, 0.75, None, 1.9, 2.0, 7.5, None, None, 3):
+            with recorder.step():
+                optimizer.zero_grad()
+                model(torch.ones(1, 1)).sum().backward()
+                optimizer.step()
+                scheduler.step(epoch)
+
+    verdicts = list(verify_run(tmp_path))
+
+    wrong = [found.equation for verdict in verdicts for found in verdict.broken]
+    assert set(wrong) == ({"schedule"} if forgets else set())
+    assert not any(verdict.not_checked for verdict in verdicts)
+    assert sum(found.equation == "schedule" for verdict in verdicts for found in verdict.results) == 10

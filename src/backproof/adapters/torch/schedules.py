@@ -78,9 +78,8 @@ class Schedules:
                 return original(scheduler, *args, **kwargs)
             config, before, since = config_of(scheduler), _numbers(scheduler.optimizer), _count(scheduler)
             result = original(scheduler, *args, **kwargs)
-            metric = args[0] if args else kwargs.get("metrics")
-            told = float(metric) if type(scheduler).__name__ == "ReduceLROnPlateau" and metric is not None else None
-            self._add(number, scheduler, config, before, since, told)
+            told = args[0] if args else kwargs.get("metrics", kwargs.get("epoch"))
+            self._add(number, scheduler, config, before, since, None if told is None else float(told))
             return result
 
         def undo() -> None:

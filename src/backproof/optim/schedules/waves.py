@@ -24,7 +24,9 @@ def _cosine_closed(c: Config, at: Moment) -> Rate:
 
 
 def _restarts(c: Config, at: Moment) -> Rate:
-    low, period, left = of(c, "eta_min"), of(c, "T_0"), at.k
+    # An epoch that it is told may have a fraction, which steps that are told none keep.
+    epoch = at.k + c.get("T_cur", 0.0) % 1 if at.metric is None else at.metric
+    low, period, left = of(c, "eta_min"), of(c, "T_0"), epoch
     while left >= period:
         left -= period
         period *= of(c, "T_mult")
