@@ -41,13 +41,14 @@ def _event(event: Scheduled) -> Iterator[Result | NotChecked]:
         at = Moment(event.k, before["lr"], index, {**before}, first=event.k == 0, metric=event.metric)
         rate = next_rate(config, at)
         place = f"{config.get('class', '?')} (group {index})"
-        result = _judged(place, "lr", after["lr"], rate.lr, _largest(config, before, after))
+        room = _room(config, before, after)
+        result = _judged(place, "lr", after["lr"], rate.lr, room)
         if result.verdict == "broken":
-            result = replace(result, cause=_cause(config, at, after["lr"], _largest(config, before, after)))
+            result = replace(result, cause=_cause(config, at, after["lr"], room))
         yield result
         momentum = after.get("momentum", after.get("beta1"))
         if rate.momentum is not None and momentum is not None:
-            yield _judged(place, "momentum", momentum, rate.momentum, 1.0)
+            yield _judged(place, "momentum", momentum, rate.momentum, _rounding("float64"))
 
 
 def _goes_anywhere(event: Scheduled) -> bool:
@@ -55,10 +56,20 @@ def _goes_anywhere(event: Scheduled) -> bool:
     return event.metric is not None and event.config.get("class") == "CosineAnnealingWarmRestarts"
 
 
-def _judged(place: str, what: str, claimed: float, derived: float, largest: float) -> Result:
-    room = np.asarray(float(gamma(ROUNDINGS, FORMATS["float64"].unit)) * largest)
-    found = judged(np.asarray(float(claimed)), Bound(np.asarray(float(derived)), room, room))
+def _judged(place: str, what: str, claimed: float, derived: float, room: float) -> Result:
+    bound = np.asarray(room)
+    found = judged(np.asarray(float(claimed)), Bound(np.asarray(float(derived)), bound, bound))
     return Result("schedule", place, what, *found)
+
+
+def _rounding(name: str) -> float:
+    return float(gamma(ROUNDINGS, FORMATS[name].unit))
+
+
+def _room(config: Mapping[str, Any], *groups: Mapping[str, float]) -> float:
+    """How far a rate may be off: a rate that the program keeps as a tensor rounds as that does."""
+    kept = str(config.get("lr_format", "float64"))
+    return _rounding(kept if kept in FORMATS else "float64") * _largest(config, *groups)
 
 
 def _largest(config: Mapping[str, Any], *groups: Mapping[str, float]) -> float:
@@ -68,11 +79,11 @@ def _largest(config: Mapping[str, Any], *groups: Mapping[str, float]) -> float:
     return max(known, default=1.0)
 
 
-def _cause(config: Mapping[str, Any], at: Moment, claimed: float, largest: float) -> str:
+def _cause(config: Mapping[str, Any], at: Moment, claimed: float, room: float) -> str:
     """Which other schedule gives the rate that was found."""
     for says, other, moment in _hypotheses(config, at):
         for rate in _rates(other, moment):
-            if _judged("", "", claimed, rate.lr, largest).verdict != "broken":
+            if _judged("", "", claimed, rate.lr, room).verdict != "broken":
                 return says
     return "the rate did not change" if claimed == at.lr else ""
 

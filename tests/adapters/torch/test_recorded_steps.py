@@ -369,3 +369,22 @@ def test_a_schedule_that_is_told_fractions_of_epochs_is_followed(forgets, tmp_pa
     assert set(wrong) == ({"schedule"} if forgets else set())
     assert not any(verdict.not_checked for verdict in verdicts)
     assert sum(found.equation == "schedule" for verdict in verdicts for found in verdict.results) == 10
+
+
+@pytest.mark.parametrize("kind", ["ExponentialLR", "OneCycleLR"])
+def test_a_rate_that_is_a_tensor_is_scheduled(kind, tmp_path):
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.01))
+    given = {"gamma": 0.9} if kind == "ExponentialLR" else {"max_lr": 0.1, "total_steps": 5}
+    scheduler = getattr(torch.optim.lr_scheduler, kind)(optimizer, **given)
+    with bpt.Recorder(model, optimizer, out=tmp_path, scheduler=scheduler) as recorder:
+        for _ in range(3):
+            with recorder.step():
+                optimizer.zero_grad()
+                model(torch.ones(1, 1)).sum().backward()
+                optimizer.step()
+                scheduler.step()
+
+    for verdict in verify_run(tmp_path):
+        assert verdict.verdict == "holds", verdict.broken
+        assert not verdict.not_checked

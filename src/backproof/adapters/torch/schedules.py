@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import encode
+from backproof.adapters.torch.encode import dtype_name, encode
 from backproof.adapters.torch.updates import plain_optimizer
 from backproof.trace.handling import Scheduled
 
@@ -139,10 +139,11 @@ def _numbers(optimizer: torch.optim.Optimizer) -> list[dict[str, float]]:
 
 def config_of(scheduler: Any) -> dict[str, Any]:
     """A scheduler's configuration, with the names that its state leaves out."""
-    state = {
-        key: encode(item, lambda tensor: -1) for key, item in scheduler.state_dict().items() if key != "_schedulers"
-    }
+    state = {key: _said(item) for key, item in scheduler.state_dict().items() if key != "_schedulers"}
     found = {"class": type(scheduler).__name__, **state}
+    formats = [dtype_name(rate.dtype) for rate in _rates(scheduler) if isinstance(rate, torch.Tensor)]
+    if formats:
+        found["lr_format"] = formats[0]
     if hasattr(scheduler, "_schedulers"):
         found["_schedulers"] = [config_of(member) for member in scheduler._schedulers]  # noqa: SLF001 # it has no other name
     if hasattr(scheduler, "milestones") and isinstance(state.get("milestones"), dict):
@@ -154,6 +155,24 @@ def config_of(scheduler: Any) -> dict[str, Any]:
     return found
 
 
+def _rates(scheduler: Any) -> list[Any]:
+    return [group["lr"] for group in getattr(getattr(scheduler, "optimizer", None), "param_groups", ())]
+
+
 def _function(function: Any) -> dict[str, Any]:
-    keywords = {key: encode(item, lambda tensor: -1) for key, item in getattr(function, "keywords", {}).items()}
+    keywords = {key: _said(item) for key, item in getattr(function, "keywords", {}).items()}
     return {"function": getattr(getattr(function, "func", function), "__name__", None), **keywords}
+
+
+def _said(item: Any) -> Any:
+    """A part of a configuration as data."""
+    return encode(_held(item), lambda tensor: -1)
+
+
+def _held(item: Any) -> Any:
+    """The same with numbers for tensors that hold one: so a rate may be kept."""
+    if isinstance(item, torch.Tensor) and item.numel() == 1:
+        return item.item()
+    if isinstance(item, (list, tuple)):
+        return [_held(part) for part in item]
+    return {key: _held(part) for key, part in item.items()} if isinstance(item, dict) else item
