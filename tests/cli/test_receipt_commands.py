@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
@@ -362,3 +363,11 @@ def test_a_bundle_that_is_read_ahead_of_a_failure_gives_its_place(bp, tmp_path, 
 
     assert code == 2
     assert "line 41" in said
+
+
+def test_a_command_that_is_given_again_leaves_no_more_behind(bp, mazur):
+    bp("verify", mazur)
+    before = gc.get_freeze_count()
+
+    assert bp("verify", mazur)[0] == 0
+    assert gc.get_freeze_count() == before

@@ -93,6 +93,43 @@ def test_a_changed_number_gets_the_same_verdict(data, name):
     assert fast == slow
 
 
+DIGEST = b'"bundle_root_digest":"sha256:'
+BOUND = {  # what was done to a bundle that a digest binds, and whether it still holds
+    "nothing": (lambda lines: lines, True),
+    "its last line feed is gone": (lambda lines: [*lines[:-1], lines[-1].rstrip(b"\n")], True),
+    "one record is spelled otherwise": (lambda lines: [lines[0], lines[1].replace(b",", b", ", 1), *lines[2:]], True),
+    "one record says another digest": (lambda lines: [*lines[:2], _turned(lines[2]), *lines[3:]], False),
+    "all say another digest": (lambda lines: [_turned(line) for line in lines], False),
+    "all say what is no digest": (lambda lines: [line.replace(DIGEST, DIGEST[:-1]) for line in lines], False),
+    "one record says none": (lambda lines: [lines[0], _without_digest(lines[1]), *lines[2:]], False),
+    "the first record says none": (lambda lines: [_without_digest(lines[0]), *lines[1:]], False),
+    "a remark is another": (lambda lines: [*lines[:3], lines[3].replace(b'"source":"', b'"source":"x', 1)], False),
+    "the end is cut off": (lambda lines: lines[:-1], False),
+}
+
+
+def _turned(line):
+    at = line.index(DIGEST) + len(DIGEST)
+    return line[:at] + line[at : at + 64][::-1] + line[at + 64 :]
+
+
+def _without_digest(line):
+    at = line.index(b"," + DIGEST)
+    return line[:at] + line[line.index(b'"', at + len(DIGEST) + 1) + 1 :]
+
+
+@pytest.mark.parametrize("change", BOUND)
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_what_a_digest_binds_gets_the_same_verdict(change, rows, monkeypatch):
+    monkeypatch.setattr(bundle, "MOST_ROWS", rows)
+    changed, holds = BOUND[change]
+
+    slow, fast = verdicts(b"".join(changed(LINES["imported"])))
+
+    assert fast == slow
+    assert fast.holds == holds
+
+
 def test_the_command_says_the_same_with_and_without_the_native_parts(tmp_path, capsys, monkeypatch):
     documents = json.loads(json.dumps(BUNDLES["mazur"]))
     documents[2]["updates"][3]["gradient"] *= -1

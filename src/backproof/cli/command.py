@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,11 +58,12 @@ class Command:
         if self.is_scalar(arguments):
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             _keep_memory()
-        gc.disable()
-        module = importlib.import_module(self.module)
-        gc.freeze()
-        gc.enable()
-        return cast("CommandModule", module)
+        if self.module not in sys.modules:
+            gc.disable()
+            importlib.import_module(self.module)
+            gc.freeze()
+            gc.enable()
+        return cast("CommandModule", sys.modules[self.module])
 
 
 def _keep_memory() -> None:
