@@ -1,5 +1,7 @@
 """NumPy's own faster ways give what the plain ways give."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -62,7 +64,7 @@ def test_a_native_convolution_does_not_depend_on_its_threads(width, monkeypatch)
     for count in (1, 2, 3, 400):  # of 90 windows
         monkeypatch.setattr(native, "allowed", lambda count=count: count)
         with ThreadPoolExecutor(4) as pool:
-            monkeypatch.setattr(native, "threads", lambda pool=pool: pool)
+            monkeypatch.setattr(native, "threads", lambda purpose, pool=pool: pool)
             found.append(native.convolve(x, w, (6, 5), (1, 1), (1, 1), width).tobytes())
 
     assert len(set(found)) == 1
@@ -213,3 +215,26 @@ def test_every_corner_of_the_field_is_multiplied_exactly():
         [int(x) * int(y) % field.P for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)
     ]
     assert field.multiply(a[-1, -1], b[-1, -1]) == (field.P - 1) ** 2 % field.P  # single numbers, without a warning
+
+
+FORKED = """
+import os
+import numpy as np
+from backproof.engine import threads
+from backproof.engine.arrays import NumPyKernels
+threads.allowed = lambda: 2
+threads.threads.cache_clear()
+parts = [np.ones((300, 300))] * 4
+stacked = NumPyKernels("float64").stack(parts, 0)
+child = os.fork()
+if child == 0:
+    os._exit(int((NumPyKernels("float64").stack(parts, 0) != stacked).any()))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_is_forked_does_not_wait_for_threads_of_its_parent():
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout == "0\n", done.stderr

@@ -285,7 +285,7 @@ class NumPyKernels(Kernels):
         shape.insert(axis, len(arrays))
         found = np.empty(shape, dtype=arrays[0].dtype)
         parts = np.moveaxis(found, axis, 0)
-        copiers = threads() if found.size >= _MUCH else None
+        copiers = threads("array") if found.size >= _MUCH else None
         if copiers is None:
             for part, array in zip(parts, arrays, strict=True):
                 part[...] = array

@@ -16,7 +16,8 @@ from backproof.engine.arrays import NumPyKernels
 from backproof.engine.bounded import Bound
 from backproof.engine.domain import Domain
 from backproof.engine.evaluate import evaluate
-from backproof.engine.slabs import Slabs, threads
+from backproof.engine.slabs import Slabs
+from backproof.engine.threads import threads
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive
 from backproof.ir.primitives.elementwise import EXP_ULPS, LOG_ULPS
@@ -99,7 +100,7 @@ def rough(slabs: Slabs, value: int) -> Bound:
     step = max(1, SLAB * plan.width // max(slabs.survey.heaviest[value], 1))
     places = [(begin, min(begin + step, plan.width)) for begin in range(0, plan.width, step)]
     near.prepare(plan, {end - begin for begin, end in places})
-    pool = threads()
+    pool = threads("slab")
 
     def work(place: tuple[int, int]) -> Near:
         graph = near.survey.slab(plan, place[1] - place[0]).graph

@@ -7,22 +7,19 @@ for), and so is every bound: how many roundings meet in a sum does not depend on
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from backproof.engine.bounded import Bound
 from backproof.engine.cuts import axes_read, resized
 from backproof.engine.domain import Domain
+from backproof.engine.threads import threads
 from backproof.ir.graph import Graph, Leaf, Node
 from backproof.ir.types import Type
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 SLAB = 1 << 16
 """Numbers of a slab's largest value: a few arrays of so many stay near the processor."""
@@ -293,7 +290,7 @@ def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, 
         return use([evaluation.slab(plan, *place) for evaluation, plan in cuts], *place)
 
     alone = all(evaluation.alone and not plan.multiplies for evaluation, plan in cuts)
-    pool = threads() if alone and len(places) > 1 else None
+    pool = threads("slab") if alone and len(places) > 1 else None
     return list(map(work, places) if pool is None else pool.map(work, places))
 
 
@@ -324,14 +321,3 @@ def _errors(errors: Sequence[Any], parts: Sequence[Bound], axis: int) -> Any:
         for error, part in zip(errors, parts, strict=True)
     ]
     return np.concatenate([np.broadcast_to(e, part.shape) for e, part in zip(known, parts, strict=True)], axis=axis)
-
-
-@cache
-def threads() -> ThreadPoolExecutor | None:
-    """Threads for slabs, as many as the array library is allowed; arithmetic on arrays does not hold Python up."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    allowed = os.environ.get("OMP_NUM_THREADS", "")
-    there = len(os.sched_getaffinity(0))
-    count = min(int(allowed), there) if allowed.isdecimal() else there
-    return ThreadPoolExecutor(count, "backproof-slab") if count > 1 else None

@@ -70,7 +70,7 @@ def convolve(x: Array, w: Array, space: Shape, stride: Shape, dilation: Shape, w
             *(len(w), width, found.ctypes.data),
         )
 
-    pool = threads() if rows.size * columns.size * len(w) >= _MUCH else None
+    pool = threads("array") if rows.size * columns.size * len(w) >= _MUCH else None
     if pool is None:
         work(0, rows.size)
     else:
