@@ -327,6 +327,7 @@ def test_what_cannot_be_recorded_is_said_at_once(tmp_path):
         bpt.Recorder(model, out=tmp_path / "file" / "run")
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, if another test has imported it
 def test_processes_that_load_data_record_nothing(tmp_path):
     class Seen(torch.utils.data.Dataset):
         def __len__(self):
