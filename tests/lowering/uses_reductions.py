@@ -14,6 +14,12 @@ N, T = whole(3, 4, below=5), truth(3, 4)
 HOLES = torch.tensor([[1.0, math.nan, 3.0], [math.nan, 5.0, -2.0]], dtype=torch.float64)
 NORM, VECTOR, MATRIX = torch.linalg.norm, torch.linalg.vector_norm, torch.linalg.matrix_norm
 
+
+def quantized(function, x, scale, *given):
+    """Of float32: there is no other."""
+    return function(x.float(), scale.float() if isinstance(scale, torch.Tensor) else scale, *given)
+
+
 REDUCTIONS: list[Use] = [
     use(torch.sum, A),
     use(torch.sum, C, (0, 2), keepdim=True),
@@ -100,6 +106,21 @@ REDUCTIONS: list[Use] = [
     use(torch.median, C),
     use(torch.median, C, 1),
     use(torch.median, V, 0, True),
+    use(torch.bucketize, A, torch.tensor([-1.0, 0.0, 0.5])),
+    use(torch.bucketize, N, torch.tensor([1, 3]), right=True, out_int32=True),
+    use(torch.searchsorted, torch.tensor([-1.0, 0.0, 0.5]), A, side="right"),
+    use(quantized, torch.fake_quantize_per_tensor_affine, A, 0.3, 2, -3, 4),
+    use(quantized, torch.fake_quantize_per_tensor_affine, A, torch.tensor(0.1), torch.tensor(0).int(), 0, 255),
+    use(
+        quantized,
+        torch.fake_quantize_per_channel_affine,
+        A,
+        plain(above(4)),
+        torch.tensor([0, 1, -2, 3]).int(),
+        1,
+        -3,
+        4,
+    ),
     use(torch.quantile, C, 0.3, 1),
     use(torch.quantile, C, plain(chance(3)), 2, True),
     use(torch.quantile, C, 0.5),

@@ -57,6 +57,12 @@ SPACE: list[Use] = [
     use(F.avg_pool2d, P, 40, ceil_mode=True),
     use(F.max_pool2d, P, (40, 3), ceil_mode=True),
     use(F.max_pool2d, P, (40, 3), padding=1, ceil_mode=True, return_indices=True),
+    use(F.max_unpool2d, real(2, 4, 3, 3), F.max_pool2d(plain(P)[..., :6], 2, return_indices=True)[1], 2),
+    use(F.max_unpool2d, real(2, 4, 3, 3), F.max_pool2d(plain(P), 2, return_indices=True)[1], 2, output_size=(6, 7)),
+    use(F.max_unpool1d, real(2, 4, 3), F.max_pool1d(plain(L), 3, return_indices=True)[1], 3),
+    use(
+        F.max_unpool3d, real(1, 4, 2, 3, 2), F.max_pool3d(plain(Q), 2, return_indices=True)[1], 2, output_size=(5, 6, 4)
+    ),
     use(F.lp_pool1d, real(2, 4, 9, low=0.2), 3, 3),
     use(F.lp_pool2d, P, 2, 2, 2),
     use(F.lp_pool2d, P, 2.0, (2, 3), ceil_mode=True),

@@ -7,10 +7,12 @@ from backproof.lowering.alignment import ALIGNMENT
 from backproof.lowering.along import ALONG
 from backproof.lowering.arithmetic import ARITHMETIC
 from backproof.lowering.diagonals import DIAGONALS
+from backproof.lowering.distances import DISTANCES
 from backproof.lowering.functions import FUNCTIONS
 from backproof.lowering.grids import GRIDS
 from backproof.lowering.indexing import INDEXING
 from backproof.lowering.joins import JOINS
+from backproof.lowering.levels import LEVELS
 from backproof.lowering.losses import LOSSES
 from backproof.lowering.lowering import Lowering, canonical
 from backproof.lowering.masks import MASKS
@@ -29,8 +31,8 @@ LOWERINGS: dict[str, Lowering] = {
     for family in (
         *(ARITHMETIC, FUNCTIONS, ALGEBRA),
         *(REDUCTIONS, ORDERS, RUNNING),
-        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE, GRIDS),
-        *(NETWORKS, TABLES, RECURRENT, LOSSES, ALIGNMENT),
+        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE, GRIDS, LEVELS),
+        *(NETWORKS, DISTANCES, TABLES, RECURRENT, LOSSES, ALIGNMENT),
         *(MEMORY, MASKS),
     )
     for lowering in family

@@ -230,20 +230,6 @@ def _attention(
     )
 
 
-def _cdist(a: Ref, b: Ref, p: float = 2.0, compute_mode: Any = None) -> Ref:
-    """All distances of two sets of rows; the Euclidean ones of many rows through a product, as the kernel computes them."""
-    many = max(a.shape[-2], b.shape[-2]) > 25
-    product = p == 2 and (
-        compute_mode == "use_mm_for_euclid_dist"
-        or (many and compute_mode in (None, "use_mm_for_euclid_dist_if_necessary"))
-    )
-    if product:
-        raise GraphError("distances of many rows through a product lose what differences keep, and are not lowered")
-    left = a.builder.reshape(a, shape=(*a.shape[:-1], 1, a.shape[-1]))
-    right = b.builder.reshape(b, shape=(*b.shape[:-2], 1, *b.shape[-2:]))
-    return vector_norm(left - right, float(p), -1)
-
-
 # ── whole numbers ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -312,7 +298,6 @@ NETWORKS = (
     Lowering("softmin", _softmax("softmax", -1.0)),
     Lowering("log_softmax", _softmax("log_softmax")),
     Lowering("scaled_dot_product_attention", _attention),
-    Lowering("cdist", _cdist),
     Lowering("relu", _relu),
     Lowering("rrelu", _rrelu),
     Lowering("celu", _celu),

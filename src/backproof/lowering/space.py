@@ -236,6 +236,30 @@ def _power_pool(rank: int) -> Callable[..., Ref]:
     return lower
 
 
+def _max_unpool(rank: int) -> Callable[..., Ref]:
+    """Each number where the largest of its window was, and 0 elsewhere."""
+
+    def lower(
+        x: Ref, indices: Ref, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Ref:
+        sizes, pads = each_axis(kernel_size, rank, "kernel_size"), each_axis(padding, rank, "padding")
+        steps = each_axis(stride, rank, "stride") if stride else sizes
+        if any(step < size for step, size in zip(steps, sizes, strict=True)):
+            raise GraphError(
+                "max_unpool of windows that overlap is not lowered: it is open which of them is written last"
+            )
+        lead, space = x.shape[:-rank], x.shape[-rank:]
+        grown = tuple(
+            (n - 1) * step - 2 * pad + size for n, step, pad, size in zip(space, steps, pads, sizes, strict=True)
+        )
+        out = tuple(output_size)[-rank:] if output_size is not None else grown
+        flat = [x.builder.reshape(y, shape=(*lead, math.prod(space))) for y in (x, indices)]
+        found = x.builder.scatter_along(flat[1], flat[0], axis=len(lead), size=math.prod(out))
+        return x.builder.reshape(found, shape=(*lead, *out))
+
+    return lower
+
+
 def _adaptive_max(rank: int) -> Callable[..., Ref]:
     function = COMPOSITIONS[f"adaptive_max_pool{rank}d"].function
 
@@ -281,6 +305,7 @@ SPACE = (
     Lowering("col2im", _col2im),
     *(Lowering(f"max_pool{n}d", _max_pool(n)) for n in (1, 2, 3)),
     *(Lowering(f"avg_pool{n}d", _mean_pool(n)) for n in (1, 2, 3)),
+    *(Lowering(f"max_unpool{n}d", _max_unpool(n)) for n in (1, 2, 3)),
     *(Lowering(f"lp_pool{n}d", _power_pool(n)) for n in (1, 2, 3)),
     *(Lowering(f"adaptive_avg_pool{n}d", COMPOSITIONS[f"adaptive_avg_pool{n}d"].function) for n in (1, 2, 3)),
     *(Lowering(f"adaptive_max_pool{n}d", _adaptive_max(n)) for n in (1, 2, 3)),

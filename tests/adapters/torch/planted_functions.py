@@ -54,6 +54,17 @@ class Spread(nn.Module):
         return self.out(x / (quartiles[1] - quartiles[0]))
 
 
+class Coded(nn.Module):
+    """What is nearest in a table of codes, by numbers of eight bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.codes, self.out = nn.Parameter(numbers(30, 8, seed=2)), nn.Linear(30, 3)
+
+    def forward(self, x):
+        return self.out(torch.cdist(torch.fake_quantize_per_tensor_affine(x, 0.05, 0, -128, 127), self.codes))
+
+
 CASES = (
     Planted(
         "another epsilon under a row of zeros, which no value shows",
@@ -72,6 +83,23 @@ CASES = (
         kernel(Warped, numbers(6, 2, 8, 8), classes, affine_grid=corners),
         "forward",
         "affine_grid",
+    ),
+    Planted(
+        "levels rounded down",
+        kernel(
+            Coded,
+            numbers(24, 8),
+            classes,
+            fake_quantize_per_tensor_affine=lambda f, x, scale, *rest: f(x - scale / 2, scale, *rest),
+        ),
+        "forward",
+        "fake_quantize_per_tensor_affine",
+    ),
+    Planted(
+        "distances that are squared",
+        kernel(Coded, numbers(24, 8), classes, cdist=lambda f, *given, **named: f(*given, **named).square()),
+        "forward",
+        "cdist",
     ),
     Planted(
         "quantiles with a rank of n for n − 1",
