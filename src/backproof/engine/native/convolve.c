@@ -18,27 +18,27 @@ typedef void tile(const double *const *rows, const int64_t *columns, int64_t cou
 
 /* Some rows times a panel that is two vectors wide; the sums stay in registers. */
 #define TILE(NAME, TARGET, VECTOR, PREFIX, LANES, HEIGHT)                                                       \
-    __attribute__((target(TARGET))) static void NAME(const double *const *rows, const int64_t *columns,       \
-                                                     int64_t count, const double *panel, double *found) {     \
+    __attribute__((target(TARGET))) static void NAME(const double *const *rows, const int64_t *columns,         \
+                                                     int64_t count, const double *panel, double *found) {       \
         const double *row[HEIGHT];                                                                              \
-        VECTOR left[HEIGHT], right[HEIGHT];                                                                       \
+        VECTOR left[HEIGHT], right[HEIGHT];                                                                     \
         for (int r = 0; r < HEIGHT; r++) {                                                                      \
-            row[r] = rows[r];                                                                                 \
-            left[r] = right[r] = PREFIX##_setzero_pd();                                                       \
-        }                                                                                                     \
-        for (int64_t k = 0; k < count; k++, panel += 2 * LANES) {                                             \
-            VECTOR a = PREFIX##_loadu_pd(panel), b = PREFIX##_loadu_pd(panel + LANES);                        \
-            int64_t column = columns[k];                                                                      \
+            row[r] = rows[r];                                                                                   \
+            left[r] = right[r] = PREFIX##_setzero_pd();                                                         \
+        }                                                                                                       \
+        for (int64_t k = 0; k < count; k++, panel += 2 * LANES) {                                               \
+            VECTOR a = PREFIX##_loadu_pd(panel), b = PREFIX##_loadu_pd(panel + LANES);                          \
+            int64_t column = columns[k];                                                                        \
             for (int r = 0; r < HEIGHT; r++) {                                                                  \
-                VECTOR x = PREFIX##_set1_pd(row[r][column]);                                                  \
-                left[r] = PREFIX##_fmadd_pd(x, a, left[r]);                                                   \
-                right[r] = PREFIX##_fmadd_pd(x, b, right[r]);                                                 \
-            }                                                                                                 \
-        }                                                                                                     \
+                VECTOR x = PREFIX##_set1_pd(row[r][column]);                                                    \
+                left[r] = PREFIX##_fmadd_pd(x, a, left[r]);                                                     \
+                right[r] = PREFIX##_fmadd_pd(x, b, right[r]);                                                   \
+            }                                                                                                   \
+        }                                                                                                       \
         for (int r = 0; r < HEIGHT; r++, found += 2 * LANES) {                                                  \
-            PREFIX##_storeu_pd(found, left[r]);                                                               \
-            PREFIX##_storeu_pd(found + LANES, right[r]);                                                      \
-        }                                                                                                     \
+            PREFIX##_storeu_pd(found, left[r]);                                                                 \
+            PREFIX##_storeu_pd(found + LANES, right[r]);                                                        \
+        }                                                                                                       \
     }
 
 TILE(wide, "avx512f", __m512d, _mm512, 8, 8)
