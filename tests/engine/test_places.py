@@ -11,7 +11,7 @@ from test_slabs import CASES, composed, leaves_of
 from backproof.engine import places
 from backproof.engine.bounded import Bounded
 from backproof.engine.evaluate import evaluate
-from backproof.engine.places import Part, at_places, count_of, taken
+from backproof.engine.places import Part, at_places, count_of, pointwise, taken
 from backproof.engine.rough import Rough, heavy, rough
 from backproof.engine.slabs import Slabs, Survey
 from backproof.errors import DomainError
@@ -47,12 +47,13 @@ def test_some_places_are_those_of_the_whole(name: str) -> None:
 @pytest.mark.parametrize("enough", [1, 1 << 16])
 @pytest.mark.parametrize("name", CASES)
 def test_a_claim_is_looked_at_in_the_same_places(name: str, enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "count_of", lambda width: max(1, width // 2))
+    monkeypatch.setattr(places, "count_of", lambda width, numbers: max(1, width // 2))
+    monkeypatch.setattr(places, "SINGLE", 20)
     monkeypatch.setattr(places, "ENOUGH", enough)
     whole, part = parts_of(name)
     rng = np.random.default_rng(3)
 
-    found = at_places([part], whole.value, lambda width: np.sort(rng.choice(width, max(1, width // 2), replace=False)))
+    found = at_places([part], whole.value, lambda width, count: np.sort(rng.choice(width, count, replace=False)))
 
     if found is not None:
         ((few,), claimed, count, width) = found
@@ -63,6 +64,22 @@ def test_a_claim_is_looked_at_in_the_same_places(name: str, enough: int, monkeyp
 @pytest.mark.parametrize(("width", "count"), [(1, 1), (2, 2), (8, 2), (64, 8), (256, 32), (50257, 32)])
 def test_of_a_long_axis_few_places_are_enough(width: int, count: int) -> None:
     assert count_of(width) == count
+    assert count_of(width, places.MOST) == min(width, 2)
+
+
+def test_of_a_function_of_single_numbers_any_will_do() -> None:
+    """However its numbers lie; and not where one is read by many."""
+    gelu, table = CASES["gelu, gradient of 0"], CASES["layer norm, forward"]
+    whole, part = parts_of("gelu, gradient of 0")
+    graph = pointwise(gelu, gelu.outputs[0], 5)
+    assert graph is not None
+    assert pointwise(table, table.outputs[0], 5) is None
+
+    few = part.single(graph, chosen := np.array([0, 7, 8, 60, 100]))
+
+    found = few.slabs.value(few.output)
+    assert np.allclose(found.value, whole.value.reshape(-1)[chosen], rtol=1e-12)
+    assert np.allclose(found.likely, whole.likely.reshape(-1)[chosen], rtol=1e-6)
 
 
 SHAPE = (64, 20_000)

@@ -63,7 +63,6 @@ class Bounded(Domain):
         # tf32 is a format of operands alone: what a product gives is stored in float32.
         self.storage = FORMATS["float32"] if computing == "tf32" else self.computing
         self.name = f"bounded in {computing}, sums in {self.accumulation.name}"
-        super().__init__()
 
     def value(self, given: Any, kind: Type) -> Bound:
         found = given if isinstance(given, Bound) else Bound(_KERNELS.leaf(given, kind.kind))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from backproof.errors import DomainError
 from backproof.ir.primitive import Primitive, Value
@@ -22,13 +22,13 @@ class Domain(ABC):
 
     name: str
 
-    def __init__(self) -> None:
-        for primitive in PRIMITIVES.values():
-            setattr(self, primitive.name, self.bind(primitive))
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Value]: ...
+    def __getattr__(self, name: str) -> Callable[..., Value]:
+        """A primitive as a method, from when it is first asked for."""
+        if name not in PRIMITIVES:
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        found = self.bind(PRIMITIVES[name])
+        setattr(self, name, found)
+        return found
 
     def bind(self, primitive: Primitive) -> Callable[..., Value]:
         """The primitive as a function of values of this domain."""
@@ -58,7 +58,6 @@ class ArrayDomain(Domain):
     def __init__(self, name: str, kernels: Any) -> None:
         self.name = name
         self.kernels = kernels
-        super().__init__()
 
     def bind(self, primitive: Primitive) -> Callable[..., Value]:
         """The forward formula over this domain's kernels."""

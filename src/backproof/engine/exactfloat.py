@@ -90,7 +90,6 @@ class _Magnitudes(Domain):
     def __init__(self) -> None:
         self.largest = 0.0
         self.plain = _Surrogates()
-        super().__init__()
 
     def value(self, given: Any, kind: Type) -> _Sized:
         if isinstance(given, _Sized):

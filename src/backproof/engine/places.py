@@ -1,25 +1,38 @@
 """A few places of a large value: they are evaluated as if the value were no larger.
 
 A value that can be cut along an axis (`engine.slabs`) is made of slabs, each a function of the same slabs of what it is made of, wherever
-they lie. So a slab may as well be put together from places that lie apart, which says more of the whole than as many side by side.
+they lie. So a slab may as well be put together from places that lie apart, which says more of the whole than as many side by side. What is
+a function of single numbers alone has no need of an axis: any of them will do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from backproof.engine.bounded import Bound
-from backproof.engine.slabs import Plan, Slabs
+from backproof.engine.cuts import POINTWISE
+from backproof.engine.slabs import Plan, Slabs, survey_of
+from backproof.ir.graph import Graph, Leaf
+from backproof.ir.tensor import Tensor
+from backproof.ir.types import Type
 
+SINGLE = 1 << 12
+"""Single numbers, where they are functions of single numbers."""
 MANY = 32
 """Places of a long axis; of a short one an eighth, and at least FEW."""
 FEW = 2
 ENOUGH = 1 << 16
 """Numbers of a value at its places; of more, only places along a second axis are looked at."""
+MOST = 1 << 19
+"""Numbers that are read for that; long rows are fewer."""
+
+Choose = Callable[[int, int], Any]
+"""(how many there are, how many of them) → their places, in order."""
 
 
 @dataclass(frozen=True)
@@ -49,46 +62,84 @@ class Part:
         given = self.slabs.leaves[value] if leaf else self.slabs.value(value)
         return given if axis is None else taken(given, axis, places)
 
+    def single(self, graph: Graph, places: Any) -> Part:
+        """The same at single numbers, by the graph that makes so many of them."""
+        leaves = [np.take(leaf, places) for leaf in self.slabs.leaves]  # flat
+        return Part(Slabs(survey_of(graph), self.slabs.D, leaves, alone=False), graph.outputs[0])
 
-def count_of(width: int) -> int:
-    """At how many places an axis so long is looked at."""
-    return min(width, max(FEW, min(MANY, width // 8)))
+
+def count_of(width: int, numbers: int = 1) -> int:
+    """At how many places an axis so long is looked at, where each has so many numbers."""
+    return min(width, max(FEW, min(MANY, width // 8, MOST // max(numbers, 1))))
 
 
-def at_places(
-    parts: Sequence[Part], claimed: Any, choose: Callable[[int], Any]
-) -> tuple[list[Part], Any, int, int] | None:
+def at_places(parts: Sequence[Part], claimed: Any, choose: Choose) -> tuple[list[Part], Any, int, int] | None:
     """Values of one shape, and what is claimed of their sum, at some of the places along an axis; and at how many, of how many.
 
-    `choose` says which of so many (`count_of`). None where there is no axis along which all of them can be cut.
+    None where there is no axis along which all of them can be cut.
     """
-    axis = _axis(parts)
-    if axis is None:
+    if claimed.size > SINGLE:
+        graphs = [pointwise(part.slabs.graph, part.output, SINGLE) for part in parts]
+        if all(graph is not None for graph in graphs):
+            places = choose(claimed.size, SINGLE)
+            few = [part.single(graph, places) for part, graph in zip(parts, graphs, strict=True) if graph is not None]
+            return few, np.take(claimed, places), SINGLE, claimed.size
+    found = _axis(parts)
+    if found is None:
         return None
-    count = width = claimed.shape[axis]
+    axis, count = found
+    width = claimed.shape[axis]
+    least = count, width
     for _ in range(2):
-        places = choose(claimed.shape[axis])
-        if len(places) < count:
-            count, width = len(places), claimed.shape[axis]
+        places = choose(width, count)
         parts = [part.at(plan, places) for part in parts if (plan := part.plan(axis)) is not None]
-        claimed = taken(claimed, axis, places)
+        claimed, least = taken(claimed, axis, places), min(least, (count, width))
         if max(part.slabs.survey.heaviest[part.output] for part in parts) <= ENOUGH:
             break
-        axis = _axis(parts, but=axis)
-        if axis is None:
+        found = _axis(parts, but=axis)
+        if found is None:
             break
-    return list(parts), claimed, count, width
+        axis, count = found
+        width = claimed.shape[axis]
+    return list(parts), claimed, *least
 
 
-def _axis(parts: Sequence[Part], but: int | None = None) -> int | None:
-    """The axis along which least has to be looked at; there has to be something to leave out."""
-    costs: dict[int, float] = {}
+def _axis(parts: Sequence[Part], but: int | None = None) -> tuple[int, int] | None:
+    """The axis along which least has to be looked at, and at how many places; there has to be something to leave out."""
+    costs: dict[tuple[int, int], float] = {}
+    largest = max(part.slabs.survey.heaviest[part.output] for part in parts)
     for axis, width in enumerate(parts[0].shape):
         plans = [part.plan(axis) for part in parts]
-        if axis != but and count_of(width) < width and all(plan is not None for plan in plans):
-            share = count_of(width) / width
-            costs[axis] = sum(plan.before + share * plan.cut for plan in plans if plan is not None)
-    return min(costs, key=lambda axis: costs[axis], default=None)
+        count = count_of(width, largest // max(width, 1))
+        if axis != but and count < width and all(plan is not None for plan in plans):
+            share = count / width
+            costs[axis, count] = sum(plan.before + share * plan.cut for plan in plans if plan is not None)
+    return min(costs, key=lambda found: costs[found], default=None)
+
+
+@lru_cache(maxsize=512)
+def pointwise(graph: Graph, value: int, count: int) -> Graph | None:
+    """The graph that makes so many numbers of a value from as many of each leaf; None where they depend on others."""
+    size = graph.types[value].size
+    if any(leaf.type.size != size for leaf in graph.leaves):
+        return None
+    known = {i: i for i in range(len(graph.leaves))}
+    leaves = tuple(Leaf(Type(leaf.type.kind, (count,)), leaf.name) for leaf in graph.leaves)
+    nodes: list[Any] = []
+    for made, node in enumerate(graph.nodes, len(leaves)):
+        arguments = tuple(known[i] for i in node.arguments if i in known)
+        if len(arguments) < len(node.arguments) or graph.types[made].size != size:
+            continue
+        if node.op == "reshape":
+            known[made] = arguments[0]
+        elif node.op in POINTWISE:
+            nodes.append(replace(node, arguments=arguments))
+            known[made] = len(leaves) + len(nodes) - 1
+        elif node.op == "constant" and not isinstance(node.given["value"], Tensor):
+            params = tuple((name, (count,) if name == "shape" else x) for name, x in node.params)
+            nodes.append(replace(node, params=params))
+            known[made] = len(leaves) + len(nodes) - 1
+    return Graph(leaves, tuple(nodes), (known[value],)) if value in known else None
 
 
 def taken(given: Any, axis: int, places: Any) -> Any:

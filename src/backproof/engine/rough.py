@@ -30,16 +30,18 @@ _UNIT = _FLOAT32.unit
 HEAVY = 1 << 20
 """Numbers; a value of fewer is as well derived with a bound for each."""
 SLAB = 1 << 18
+"""Numbers that are made at a time: a few arrays of so many stay near the processor."""
 SECOND = 1 + 2.0**-10
 """Room for errors of errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Numbers, and how far an honest execution is likely from any of them."""
+    """Numbers, how far an honest execution is likely from any of them, and a size that none of them exceeds."""
 
     value: Any
     off: float = 0.0
+    top: float = 0.0
 
 
 @final
@@ -54,22 +56,23 @@ class Rough(Domain):
         found = np.asarray(given)
         if found.shape != kind.shape or (found.dtype.kind == "f" and found.dtype != np.float32):
             raise DomainError(f"expected {kind} in float32, got {found.dtype}{list(found.shape)}")
-        return Near(found)
+        return Near(found, 0.0, _largest(found) if found.dtype.kind == "f" else 0.0)
 
     def array(self, value: Near) -> Any:
         return value.value
 
     def apply(self, primitive: Primitive, *x: Near, **params: Any) -> Near:
-        values, off = tuple(given.value for given in x), sum(given.off for given in x)
+        values = tuple(given.value for given in x)
         if primitive.name == "logsumexp":
             return _logsumexp(x[0], **params)
         if isinstance(primitive.rounding, Moves) or primitive.name in ("max", "neg"):
-            return Near(primitive.forward(_KERNELS, *values, **params), max(given.off for given in x))
+            most = (max(getattr(given, name) for given in x) for name in ("off", "top"))
+            return Near(primitive.forward(_KERNELS, *values, **params), *most)
         if primitive.name not in ("add", "sub"):
             raise DomainError(f"{primitive.name} is not known roughly")
-        y = primitive.forward(_KERNELS, *values)
-        both = 2 * _UNIT * (_largest(y) + off) + 2 * _FLOAT32.underflow  # here, and in the execution
-        return Near(y, (off + both) * SECOND)
+        off, top = sum(given.off for given in x), sum(given.top for given in x) * SECOND
+        both = 2 * _UNIT * (top + off) + 2 * _FLOAT32.underflow  # here, and in the execution
+        return Near(primitive.forward(_KERNELS, *values), (off + both) * SECOND, top)
 
 
 def _largest(x: Any) -> float:
@@ -88,7 +91,9 @@ def _logsumexp(x: Near, axes: tuple[int, ...]) -> Near:
     shifts = _UNIT * math.log(n) + EXP_ULPS * _UNIT  # here, and in the execution, which adds up in float32 besides
     relative = (2 * shifts + float(likely(n, _UNIT)) + 2 * n * _FLOAT32.underflow) * SECOND
     logarithm = relative + LOG_ULPS * _UNIT * (math.log(n) + relative)
-    return Near(y.astype(np.float32), (x.off + logarithm + 3 * _UNIT * (_largest(y) + x.off)) * SECOND)
+    largest = _largest(y)
+    off = (x.off + logarithm + 3 * _UNIT * (largest + x.off)) * SECOND
+    return Near(y.astype(np.float32), off, largest * SECOND)
 
 
 def rough(slabs: Slabs, value: int) -> Bound:

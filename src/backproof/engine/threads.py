@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -32,3 +34,36 @@ def allowed() -> int:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=threads.cache_clear)  # a process that is forked has none of its parent's threads
+
+
+@contextmanager
+def one_for_each_product() -> Iterator[None]:
+    """The array library makes a product by the thread that asks for it, as long as this lasts.
+
+    Its own threads wait for the next product by spinning. Of many small ones that takes the processors from all else that goes on.
+    """
+    found = _openblas()
+    if found is None:
+        yield
+        return
+    ask, tell = found
+    before = ask()
+    tell(1)
+    try:
+        yield
+    finally:
+        tell(before)
+
+
+@cache
+def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """How OpenBLAS is asked for its number of threads, and told; None where NumPy is linked with something else."""
+    import ctypes
+
+    from numpy.linalg import _umath_linalg
+
+    library = ctypes.CDLL(_umath_linalg.__file__)  # it finds what it is linked with as well
+    for name in ("scipy_openblas_%s_num_threads64_", "scipy_openblas_%s_num_threads", "openblas_%s_num_threads"):
+        if hasattr(library, name % "set"):
+            return getattr(library, name % "get"), getattr(library, name % "set")
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,20 @@ def step_graph(
     optimizer: Optimizer, shape: Shape, held: Mapping[str, Shape], hyper: Numbers, t: int, parameter: str | None = None
 ) -> StepGraph:
     """The formula of a step, as a graph over a parameter of this shape and the state that is held."""
+    numbers = ((name, tuple(x) if isinstance(x, list) else x) for name, x in hyper.items())
+    return _step_graph(optimizer, shape, tuple(held.items()), tuple(numbers), t, parameter)
+
+
+@lru_cache(maxsize=256)
+def _step_graph(
+    optimizer: Optimizer,
+    shape: Shape,
+    sizes: tuple[tuple[str, Shape], ...],
+    numbers: tuple[tuple[str, Any], ...],
+    t: int,
+    parameter: str | None,
+) -> StepGraph:
+    held, hyper = dict(sizes), dict(numbers)
     builder = Builder()
     leaves: dict[str, Ref] = {name: builder.leaf(real(*shape), name) for name in ("gradient", "parameter")}
     state = {name: builder.leaf(real(*size), name) for name, size in held.items()}

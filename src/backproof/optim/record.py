@@ -113,7 +113,7 @@ class Optimizer:
     """Whether no element of a parameter looks at another."""
     rank: int | None = None
     """The only rank of parameters that it takes."""
-    defaults: dict[str, Any] = field(init=False)
+    defaults: dict[str, Any] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "defaults", {each.name: each.default for each in self.hyper})

@@ -46,13 +46,17 @@ class Screened:
     elements: Array
     """The elements of the stretch whose bounds were needed, by their place in it."""
     derived: dict[str, Derived]
-    """And what was derived there."""
+    """And what was derived there; nothing, where no element needed it."""
     floors: dict[str, Array]
     """Of each value a size that its certain bound is no less than."""
 
     def bounded(self, name: str) -> tuple[Array, Array, Array]:
         """A result, flat, with a certain and a likely bound: the smaller ones that were enough, or its own where they were not."""
-        value, found = self.values[name].reshape(-1), self.derived[name]
+        value = self.values[name].reshape(-1)
+        if not self.derived:
+            certain = self.floors[name].reshape(-1)
+            return value, certain, certain
+        found = self.derived[name]
         if value.size != self.size or self.elements.size == value.size:
             return (found.value.reshape(-1), found.certain.reshape(-1), found.likely.reshape(-1))
         certain = self.floors[name].reshape(-1)
@@ -133,7 +137,9 @@ def screen(
                 near[name] = least[bounded] * abs(run[bounded])
                 doubtful |= ~(abs(_stretch(claimed, name, stretch, shape) - values[name]) <= near[name])
         elements = np.flatnonzero(doubtful)
-        yield Screened(stretch, values, elements, _derived_at(optimizer, block, elements, hyper, t, formats), near)
+        needed = elements.size > 0 or near.keys() != values.keys()
+        derived = _derived_at(optimizer, block, elements, hyper, t, formats) if needed else {}
+        yield Screened(stretch, values, elements, derived, near)
 
 
 def _stretch(claimed: Mapping[str, Array], name: str, stretch: slice, shape: tuple[int, ...]) -> Array:

@@ -5,14 +5,16 @@ What looks honest is said to have been screened; what does not is derived and co
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from backproof.engine.bounded import Bound, Bounded
-from backproof.engine.places import Part, at_places, count_of
+from backproof.engine.places import Part, at_places
 from backproof.engine.projected import (
     LARGE,
     PRODUCTS,
@@ -25,6 +27,7 @@ from backproof.engine.projected import (
     own_growth,
 )
 from backproof.engine.rough import heavy, rough
+from backproof.engine.threads import threads
 from backproof.errors import DomainError
 from backproof.ir.graph import Graph
 from backproof.numerics import FORMATS
@@ -68,9 +71,9 @@ class Screening:
         self.screened["projected"] += 1
         return found
 
-    def choose(self, width: int) -> Any:
-        """Some of so many places, in order."""
-        return np.sort(self.random.choice(width, count_of(width), replace=False))
+    def choose(self, width: int, count: int) -> Any:
+        """So many of so many places, in order."""
+        return np.sort(self.random.choice(width, count, replace=False, shuffle=False))
 
     def sampled(self, places: int, width: int, equations: int = 1) -> None:
         """So many equations hold at so many places of so many."""
@@ -89,9 +92,11 @@ class Screening:
         made = [
             each.origin.rounded(each.D, part.slabs.value(part.output)) for each, part in zip(whole, parts, strict=True)
         ]
-        near = measured(claim, settled(made, dtype)).judgement()
-        systematic = abs(near.slope) > SMALLEST * FORMATS[dtype].unit
-        if near.verdict != "holds" or systematic or any(part.doubtful for part in whole):
+        derived = settled(made, dtype)
+        near = measured(claim, derived).judgement()
+        if near.verdict != "holds" or any(part.doubtful for part in whole):
+            return None
+        if _leans((claim - derived.value) * derived.value, float(np.vdot(derived.value, derived.value)), dtype):
             return None
         self.sampled(places, width)
         return near
@@ -104,14 +109,16 @@ class Screening:
         for axis in _axes(np.shape(claimed)):
             # In float32, in which they multiply what is large, they are the same.
             weights = self.random.standard_normal((claimed.shape[axis], PROBES), np.float32).astype(np.float64)
+            said = _beside(claimed.size > LARGE, combined, claimed, axis, weights)
             try:
                 shadows = [_shadow(part, graph, axis, weights) for part, graph in zip(parts, graphs, strict=True)]
             except NotLinearError:
+                said()
                 continue
             unit = FORMATS[dtype].unit
             last = unit * norms(claimed, (axis,)) if unit > FORMATS["float32"].unit else 0.0
             last = last + (own_growth(len(weights)) if claimed.size > LARGE else 0.0) * sum(s.size for s in shadows)
-            return _judged(combined(claimed, axis, weights), last, shadows, dtype)
+            return _judged(said(), last, shadows, dtype)
         return None
 
     def said(self, checked: int) -> dict[str, Any]:
@@ -167,6 +174,18 @@ def _multiplies(graph: Graph) -> bool:
     return any(node.op in PRODUCTS for node in graph.nodes)
 
 
+def _leans(pulls: Any, size: float, dtype: str) -> bool:
+    """Whether errors go one way, more than what fair signs of these pulls (each error times its value) add up to."""
+    fair = SLOPE_LAMBDA * math.sqrt(float(np.vdot(pulls, pulls)))
+    return not abs(float(np.sum(pulls))) <= SMALLEST * FORMATS[dtype].unit * size + fair
+
+
+def _beside(worth: bool, function: Callable[..., Any], *given: Any) -> Callable[[], Any]:
+    """A function's result, once it is asked for; made in the meantime, where that is worth while."""
+    pool = threads("combining") if worth else None
+    return partial(function, *given) if pool is None else pool.submit(function, *given).result
+
+
 def _axes(shape: tuple[int, ...]) -> list[int]:
     """The axes to combine, the shortest first: of the fewest numbers a single wrong one stands out most."""
     return sorted((axis for axis, n in enumerate(shape) if n >= SHORT), key=lambda axis: shape[axis])
@@ -191,19 +210,19 @@ def _judged(said: Any, last: Any, shadows: Sequence[Shadow], dtype: str) -> Judg
     `last` is what rounding to a coarser format than that of the sums, and combining itself, may add.
     """
     with np.errstate(all="ignore"):
-        value = sum(shadow.value for shadow in shadows)
+        value = reduce(np.add, (shadow.value for shadow in shadows))
         off = said - value
         unit = FORMATS[dtype].unit
         most = sum(shadow.size * np.float64(shadow.growth) for shadow in shadows)
         most = most + (len(shadows) - 1) * unit * sum(shadow.size for shadow in shadows if shadow.growth != 1.0)
-        most = np.broadcast_to(most + last + FORMATS[dtype].underflow, off.shape)
-        ratio = np.where(np.isfinite(off) & np.isfinite(most), abs(off) / most, np.inf)
-        at = np.unravel_index(int(np.argmax(ratio)), ratio.shape) if ratio.size else ()
-        pulls = off * value
-        size, lean = float(np.vdot(value, value)), float(np.sum(pulls))
-        fair = SLOPE_LAMBDA * float(np.sqrt(np.vdot(pulls, pulls)))  # what pulls of random signs add up to
-    largest = float(ratio[at]) if ratio.size else 0.0
-    honest = largest <= 1 and abs(lean) <= SMALLEST * unit * size + fair
+        most = most + last + FORMATS[dtype].underflow
+        ratio = abs(off)
+        ratio /= np.where(np.isfinite(most), most, 0.0)  # of what is not bounded nothing is said here
+        at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)  # the first that is not a number, if any is not
+        off *= value
+        size, lean = float(np.vdot(value, value)), float(np.sum(off))
+        honest = float(ratio[at]) <= 1 and not _leans(off, size, dtype)
+    largest = float(ratio[at])
     slope = lean / size if size > 0 else 0.0
-    numbers = (float(said[at]), float(value[at]), float(most[at])) if ratio.size else (0.0, 0.0, 0.0)
+    numbers = float(said[at]), float(value[at]), float(np.broadcast_to(most, said.shape)[at])
     return Judgement("holds" if honest else "broken", largest, largest, slope, *numbers, ())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from backproof.engine.threads import one_for_each_product
 from backproof.trace.folder import Recorded
 from backproof.verify.calls import check_call, check_deferred
 from backproof.verify.drift import drift_of
@@ -51,7 +52,13 @@ class Options:
 def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdict:
     """Derive every equation of a step and compare."""
     options = options or Options()
-    screening = Screening() if options.screen else None
+    if options.screen:
+        with one_for_each_product():
+            return _verified(recorded, options, Screening())
+    return _verified(recorded, options, None)
+
+
+def _verified(recorded: Recorded, options: Options, screening: Screening | None) -> StepVerdict:
     subject = Subject(recorded, screening)
     step, verdict = recorded.step, subject.verdict
     _leave_strangers(subject)

@@ -6,14 +6,15 @@ Updates are compared, never parameters: a parameter hides its update.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from backproof.engine.bounded import Bound
-from backproof.engine.slabs import SLAB
+from backproof.engine.places import SINGLE
+from backproof.engine.slabs import part_of
 from backproof.errors import BackproofError
 from backproof.numerics import FORMATS, gamma
 from backproof.optim.derive import UPDATE, Derived, Formats, derive, first_state
@@ -101,6 +102,7 @@ class _Update:
     def results(self) -> Iterator[Result | NotChecked]:
         """Each parameter of each group."""
         for group in self.update.groups:
+            glanced = self._glanced(group)
             for name in group["params"]:
                 try:
                     if f"u{self.number}:before:parameter:{name}" not in self.tensors:
@@ -109,6 +111,8 @@ class _Update:
                         )
                     elif self.update.given.get("found_inf") or self.update.grads.get(name) is None:
                         yield self._still(name)
+                    elif name in glanced:
+                        yield from glanced[name]
                     else:
                         yield from self._parameter(group, name)
                 except BackproofError as reason:
@@ -135,12 +139,12 @@ class _Update:
         """What an update is derived from, in float64."""
         return self.narrow(group, name).wide()
 
-    def narrow(self, group: Mapping[str, Any], name: str, rows: Any = None) -> Subject:
-        """The same as it was recorded, or some of its rows."""
+    def narrow(self, group: Mapping[str, Any], name: str, places: Any = None) -> Subject:
+        """The same as it was recorded, or some of its elements."""
         shape = self.tensors.shape(f"u{self.number}:before:parameter:{name}")
 
         def chosen(given: Any) -> Any:
-            return given if rows is None or np.shape(given) != shape else np.asarray(given)[rows]
+            return given if places is None or np.shape(given) != shape else np.take(given, places)
 
         old = chosen(self.recorded("before", "parameter", name))
         storage = FORMATS_OF[self.tensors.dtype(f"u{self.number}:before:parameter:{name}")]
@@ -188,24 +192,52 @@ class _Update:
             found = np.asarray(found.astype(wide) / wide(scale))
         return found
 
-    def _glanced(self, group: Mapping[str, Any], name: str) -> list[Result] | None:
-        """The equations of a large parameter at some of its rows, if they hold there."""
-        shape = self.tensors.shape(f"u{self.number}:before:parameter:{name}")
-        if self.screening is None or math.prod(shape) <= SLAB or f"i{self.update.grads[name]}" in self.tensors:
-            return None
-        subject = self.narrow(group, name, rows := self.screening.choose(shape[0]))
-        if not subject.optimizer.elementwise or not subject.expected() <= set(subject.claimed):
-            return None
-        found = _stretches(subject)
-        if any(verdict.verdict != "holds" for verdict in found.values()):
-            return None
-        self.screening.sampled(len(rows), shape[0], len(found))
-        return [*self._count(subject), *_results(subject, found)]
+    def _glanced(self, group: Mapping[str, Any]) -> dict[str, list[Result]]:
+        """The equations of parameters that hold where they are looked at: at some elements of a large one, at all of a small one."""
+        alike: dict[Any, list[tuple[Subject, int]]] = {}
+        if self.screening is None or self.update.given.get("found_inf"):
+            return {}
+        for name in group["params"]:
+            try:
+                subject, size = self._few(group, name)
+            except (BackproofError, LookupError):
+                continue  # it is spoken of where it is looked at as a whole
+            if self._is_separate(subject):
+                key = subject.count, subject.formats, subject.storage, *subject.state, *map(str, subject.hyper.values())
+                alike.setdefault(key, []).append((subject, size))
+        return {name: results for subjects in alike.values() for name, results in self._held(subjects)}
+
+    def _few(self, group: Mapping[str, Any], name: str) -> tuple[Subject, int]:
+        """A parameter, at some elements if it is large; and how large it is."""
+        assert self.screening is not None  # or it is not asked for
+        size = math.prod(self.tensors.shape(f"u{self.number}:before:parameter:{name}"))
+        return self.narrow(group, name, self.screening.choose(size, SINGLE) if size > SINGLE else None), size
+
+    def _is_separate(self, subject: Subject) -> bool:
+        """Whether every element has an equation of its own, and all of them are there."""
+        entries = f"i{self.update.grads[subject.name]}" in self.tensors
+        whole = all(np.shape(held) == np.shape(subject.parameter) for held in subject.state.values())
+        return subject.optimizer.elementwise and whole and not entries and subject.expected() <= set(subject.claimed)
+
+    def _held(self, subjects: Sequence[tuple[Subject, int]]) -> Iterator[tuple[str, list[Result]]]:
+        """Those of these parameters that are as the rule says, which is run for all of them at once."""
+        assert self.screening is not None  # as above
+        bounds = _bounds(_joined([subject for subject, _ in subjects]))
+        begin = 0
+        for subject, size in subjects:
+            end = begin + subject.parameter.size
+            found = {
+                what: measured(np.ravel(claim), part_of(bounds[what], 0, begin, end)).judgement()
+                for what, claim in subject.claimed.items()
+                if what in bounds
+            }
+            begin = end
+            if all(verdict.verdict == "holds" for verdict in found.values()):
+                if size > SINGLE:
+                    self.screening.sampled(SINGLE, size, len(found))
+                yield subject.name, [*self._count(subject), *_results(subject, found)]
 
     def _parameter(self, group: Mapping[str, Any], name: str) -> Iterator[Result | NotChecked]:
-        if (glanced := self._glanced(group, name)) is not None:
-            yield from glanced
-            return
         subject = self.narrow(group, name)
         rows = f"i{self.update.grads[name]}"
         results: list[Result | NotChecked] = list(self._count(subject))
@@ -299,6 +331,33 @@ def _stretches(subject: Subject) -> dict[str, Judgement]:
             parts.setdefault(what, []).append(near.moved(0, begin))
     shapes = {what: np.shape(subject.claimed[what]) for what in parts}
     return {what: together(found).shaped(shapes[what]).judgement() for what, found in parts.items()}
+
+
+def _joined(subjects: Sequence[Subject]) -> Subject:
+    """Several parameters under one rule as one; each element looks at itself alone."""
+
+    def flat(name: str) -> Any:
+        return np.concatenate([np.ravel(getattr(subject, name)) for subject in subjects])
+
+    def each(name: str) -> dict[str, Any]:
+        held = [getattr(subject, name) for subject in subjects]
+        return {key: np.concatenate([np.ravel(one[key]) for one in held]) for key in held[0]}
+
+    return subjects[0].having(
+        gradient=flat("gradient"), parameter=flat("parameter"), state=each("state"), claimed=each("claimed")
+    )
+
+
+def _bounds(subject: Subject) -> dict[str, Bound]:
+    """Each result of a rule for single elements, flat, with bounds that are enough for what is claimed."""
+    given = (subject.gradient, subject.parameter, subject.state, subject.hyper, subject.count, subject.formats)
+    parts = list(screen(subject.optimizer, subject.claimed, *given))
+
+    def whole(what: str) -> Bound:
+        value, certain, likely = zip(*(part.bounded(what) for part in parts), strict=True)
+        return Bound(np.concatenate(value), np.concatenate(certain), np.concatenate(likely))
+
+    return {what: whole(what) for what in parts[0].values}
 
 
 def _entry_by_entry(subject: Subject, rows: Any, sizes: Any) -> Iterator[Result]:
