@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,22 +68,13 @@ class Projection:
         if node is None:
             leaf = self.leaves[value]
             return Shadow(combined(leaf, axis, self.weights), norms(leaf, (axis,)), 0.0)
-        if node.op not in LINEAR:
-            raise NotLinearError
-        sources = [self.graph.types[i].shape for i in node.arguments]
-        along = axes_read(node, sources, self.graph.types[value].shape, axis)
-        if node.op == "broadcast" and along == [None]:
+        along = _along(self.graph, value, axis)
+        if all(its is None for its in along):
             return self._spread(node, axis)
-        if along is None or (node.op in PRODUCTS and None not in along) or all(its is None for its in along):
-            raise NotLinearError
         given = [
             self._whole(argument) if its is None else self.shadow(argument, its)
             for argument, its in zip(node.arguments, along, strict=True)
         ]
-        for argument, x in zip(node.arguments, given, strict=True):
-            real = self.graph.types[argument].kind == "real"
-            if isinstance(x, Shadow) != real and not (real and node.op in PRODUCTS):
-                raise NotLinearError
         return self._applied(node, axis, given)
 
     def _applied(self, node: Node, axis: int, given: list[Any]) -> Shadow:
@@ -122,8 +114,6 @@ class Projection:
     def _spread(self, node: Node, axis: int) -> Shadow:
         """What is the same all along the axis."""
         x, shape = self._whole(node.arguments[0]), dict(node.params)["shape"]
-        if x.dtype.kind != "f":
-            raise NotLinearError
         given = {**node.given, "shape": (*shape[:axis], 1, *shape[axis + 1 :])}
         one = node.primitive.forward(_KERNELS, x.astype(np.float64), **given)
         total = np.sum(self.weights, axis=0).reshape(tuple(-1 if i == axis else 1 for i in range(len(shape))))
@@ -132,6 +122,44 @@ class Projection:
     def _whole(self, value: int) -> Array:
         """A value that is known without rounding."""
         return moved(self.graph, self.leaves, value)
+
+
+def _along(graph: Graph, value: int, axis: int) -> list[int | None]:
+    """The axis along which each of what a value is made of is combined, or None where all of it is needed; or an error."""
+    node = graph.node(value)
+    if node is None or node.op not in LINEAR:
+        raise NotLinearError
+    sources = [graph.types[i].shape for i in node.arguments]
+    along = axes_read(node, sources, graph.types[value].shape, axis)
+    if along is None or (node.op in PRODUCTS and None not in along):
+        raise NotLinearError
+    if all(its is None for its in along) and node.op != "broadcast":
+        raise NotLinearError
+    for argument, its in zip(node.arguments, along, strict=True):
+        real = graph.types[argument].kind == "real"
+        if (its is not None) != real and not (real and node.op in (*PRODUCTS, "broadcast")):
+            raise NotLinearError
+    return along
+
+
+@lru_cache(maxsize=1024)
+def is_linear(graph: Graph, value: int, axis: int) -> bool:
+    """Whether a value is the same function of combinations of something along an axis as of that itself."""
+    node = graph.node(value)
+    if node is None:
+        return True
+    try:
+        along = _along(graph, value, axis)
+    except NotLinearError:
+        return False
+    pairs = zip(node.arguments, along, strict=True)
+    return all(is_moved(graph, i) if its is None else is_linear(graph, i, its) for i, its in pairs)
+
+
+def is_moved(graph: Graph, value: int) -> bool:
+    """Whether a value is made of the numbers of leaves, and of nothing else."""
+    node = graph.node(value)
+    return node is None or (node.op in MOVES and all(is_moved(graph, given) for given in node.arguments))
 
 
 def moved(graph: Graph, leaves: Sequence[Array], value: int) -> Array:

@@ -18,10 +18,11 @@ from backproof.engine.places import Part, at_places
 from backproof.engine.projected import (
     LARGE,
     PRODUCTS,
-    NotLinearError,
     Projection,
     Shadow,
     combined,
+    is_linear,
+    is_moved,
     moved,
     norms,
     own_growth,
@@ -106,20 +107,17 @@ class Screening:
         graphs = [part.derivation() if isinstance(part, Origin) else None for part in parts]
         if not any(graph is not None and _multiplies(graph[0]) for graph in graphs):
             return None
-        for axis in _axes(np.shape(claimed)):
-            # In float32, in which they multiply what is large, they are the same.
-            weights = self.random.standard_normal((claimed.shape[axis], PROBES), np.float32).astype(np.float64)
-            said = _beside(claimed.size > LARGE, combined, claimed, axis, weights)
-            try:
-                shadows = [_shadow(part, graph, axis, weights) for part, graph in zip(parts, graphs, strict=True)]
-            except NotLinearError:
-                said()
-                continue
-            unit = FORMATS[dtype].unit
-            last = unit * norms(claimed, (axis,)) if unit > FORMATS["float32"].unit else 0.0
-            last = last + (own_growth(len(weights)) if claimed.size > LARGE else 0.0) * sum(s.size for s in shadows)
-            return _judged(said(), last, shadows, dtype)
-        return None
+        axis = _axis(np.shape(claimed), parts, graphs)
+        if axis is None:
+            return None
+        # In float32, in which they multiply what is large, they are the same.
+        weights = self.random.standard_normal((claimed.shape[axis], PROBES), np.float32).astype(np.float64)
+        said = _beside(claimed.size > LARGE, combined, claimed, axis, weights)
+        shadows = [_shadow(part, graph, axis, weights) for part, graph in zip(parts, graphs, strict=True)]
+        unit = FORMATS[dtype].unit
+        last = unit * norms(claimed, (axis,)) if unit > FORMATS["float32"].unit else 0.0
+        last = last + (own_growth(len(weights)) if claimed.size > LARGE else 0.0) * sum(s.size for s in shadows)
+        return _judged(said(), last, shadows, dtype)
 
     def said(self, checked: int) -> dict[str, Any]:
         """What the verdict says of it."""
@@ -163,11 +161,7 @@ def _is_moved(claimed: Any, total: Total) -> bool:
     graph, leaves, output = origin.derivation()
     if any(isinstance(leaf, Bound) for leaf in leaves):
         return False
-    try:
-        found = moved(graph, leaves, output)
-    except NotLinearError:
-        return False
-    return same_numbers(found, claimed)
+    return is_moved(graph, output) and same_numbers(moved(graph, leaves, output), claimed)
 
 
 def _multiplies(graph: Graph) -> bool:
@@ -186,9 +180,15 @@ def _beside(worth: bool, function: Callable[..., Any], *given: Any) -> Callable[
     return partial(function, *given) if pool is None else pool.submit(function, *given).result
 
 
-def _axes(shape: tuple[int, ...]) -> list[int]:
-    """The axes to combine, the shortest first: of the fewest numbers a single wrong one stands out most."""
-    return sorted((axis for axis, n in enumerate(shape) if n >= SHORT), key=lambda axis: shape[axis])
+def _axis(shape: tuple[int, ...], parts: Sequence[Any], graphs: Sequence[Any]) -> int | None:
+    """The axis to combine, the shortest that can be: of the fewest numbers a single wrong one stands out most."""
+    for part, found in zip(parts, graphs, strict=True):
+        if found is not None and (part.form[0] == "tf32" or any(isinstance(leaf, Bound) for leaf in found[1])):
+            return None
+    for axis in sorted((axis for axis, n in enumerate(shape) if n >= SHORT), key=lambda axis: shape[axis]):
+        if all(found is None or is_linear(found[0], found[2], axis) for found in graphs):
+            return axis
+    return None
 
 
 def _shadow(part: Any, graph: Any, axis: int, weights: Any) -> Shadow:
@@ -197,10 +197,7 @@ def _shadow(part: Any, graph: Any, axis: int, weights: Any) -> Shadow:
         off = np.zeros(part.shape) if part.likely is None else np.broadcast_to(part.likely, part.shape)
         return Shadow(value, np.linalg.norm(off, axis=axis, keepdims=True), 1.0)
     derivation, leaves, output = graph
-    D = Bounded(*part.form)
-    if any(isinstance(leaf, Bound) for leaf in leaves) or D.computing is not D.storage:
-        raise NotLinearError
-    found = Projection(derivation, D, leaves, weights).shadow(output, axis)
+    found = Projection(derivation, Bounded(*part.form), leaves, weights).shadow(output, axis)
     return Shadow(found.value, found.size, found.growth + (FORMATS[part.stored].unit if part.stored else 0.0))
 
 
