@@ -184,6 +184,13 @@ def test_a_number_that_cannot_be_the_largest_has_no_part_in_its_error() -> None:
     assert D.max(leaf(D, [[7.0, 7.0]], 1e-20), axes=(1,)).certain[0] == pytest.approx(1e-20, rel=1e-5)
 
 
+def test_what_is_infinite_becomes_any_whole_number() -> None:
+    D = bounded("float32")
+    assert D.cast(leaf(D, [1.5, -2.0]), to="int").certain is None
+    np.testing.assert_array_equal(D.cast(leaf(D, [1.5, -INF, np.nan]), to="int").certain, [False, True, True])
+    np.testing.assert_array_equal(D.cast(leaf(D, [1.5, INF, 2.0], 1e-3), to="int").certain, [False, True, True])
+
+
 def test_of_sums_products_quotients_and_roots_what_is_0_is_exact() -> None:
     D = bounded("float32")
     x, y = leaf(D, [0.0, 0.1, -0.3]), leaf(D, [1 / 3, 0.1, 0.0])

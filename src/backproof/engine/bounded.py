@@ -382,7 +382,7 @@ class Bounded(Domain):
         if to == "real" and kind == "f":
             return given
         if to == "int" and kind == "f":  # truncation never turns an order around: both ends decide
-            return Bound(y, *self._both(x, lambda e: None if e[0] is None else if_any(unsure_whole(given.value, e[0]))))
+            return Bound(y, *self._both(x, lambda e: if_any(unsure_whole(given.value, e[0]))))
         if to != "real":
             return Bound(y, *self._both(x, lambda e: None if e[0] is None else if_any(e[0] > 0)))
         # A truth value in doubt is 0 or 1; an index in doubt may be anything.

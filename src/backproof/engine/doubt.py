@@ -83,8 +83,9 @@ def if_any(doubt: Any) -> Error:
 
 
 def unsure_whole(x: Any, e: Any) -> Any:
-    """Where an honest execution may truncate to another whole number."""
-    return (e > 0) & ~(np.trunc(x - e * SLACK) == np.trunc(x + e * SLACK))
+    """Where an honest execution may truncate to another whole number. What is no number, or infinite, becomes whatever there is."""
+    lost = ~np.isfinite(x)
+    return lost if e is None else lost | ((e > 0) & ~(np.trunc(x - e * SLACK) == np.trunc(x + e * SLACK)))
 
 
 def astray(name: str, index: Any, doubt: Any, sizes: Any, axis: int) -> Any:

@@ -131,6 +131,7 @@ HARD = (
     Program("a norm of zeros", hard(lambda h: (h * 0).norm(dim=-1, keepdim=True) + h)),
     Program("a root of zero", hard(lambda h: (h * 0).square().sum(-1, keepdim=True).sqrt() + h)),
     Program("products with zeros", hard(lambda h: fn.relu(h).cumprod(-1) + fn.relu(h[:, :3]).prod(-1, keepdim=True))),
+    Program("whole numbers of infinities", hard(lambda h: h + fn.relu(h.detach()).log().int().clamp(0, 1))),
     Program("cosines with zeros", hard(lambda h: h + fn.cosine_similarity(h * 0, h)[:, None])),
     Program(
         "a half and a number", hard(lambda h: ((h.bfloat16() + 0.7) * (1.3 - h.bfloat16()) - torch.tensor(0.3)).float())
