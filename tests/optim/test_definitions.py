@@ -36,6 +36,18 @@ def test_lion_is_the_sign_of_an_interpolation(t: int) -> None:
     assert close(found["exp_avg"], b2 * m + (1 - b2) * g)
 
 
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_a_rate_inside_of_the_momentum_is_what_it_was_when_the_gradient_came(nesterov: bool) -> None:
+    p, g, b = RNG.normal(size=(3, 4, 5))
+    hyper = {"lr": 0.1, "momentum": 0.9, "nesterov": nesterov, "rate_at": "inside"}
+
+    found = value_of_step(OPTIMIZERS["sgd"], g, p, {"momentum_buffer": b}, hyper, 2)
+
+    buffer = 0.9 * b - 0.1 * g
+    assert close(found["momentum_buffer"], buffer)
+    assert close(found["update"], 0.9 * buffer - 0.1 * g if nesterov else buffer)
+
+
 @pytest.mark.parametrize("corrected", [True, False])
 @pytest.mark.parametrize("largest", [None, 2.0])
 def test_lamb_scales_the_direction_by_the_ratio_of_norms(corrected: bool, largest: float | None) -> None:

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from backproof.ir.build import Ref
-from backproof.optim.arithmetic import DECAY, LR, MAXIMIZE, directed, room, taken
+from backproof.optim.arithmetic import DECAY, LR, MAXIMIZE, directed, moved, room, taken
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, flag
 
 BUFFER = "momentum_buffer"
 
 
 def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
-    """b ← μ·b + (1 − τ)·g, with b = g on the first step; p ← p − η·b, or with Nesterov p − η·(g + μ·b)."""
+    """b ← μ·b + (1 − τ)·g, with b = g on the first step; p ← p − η·b, or with Nesterov p − η·(g + μ·b).
+
+    With η inside: b ← μ·b − (1 − τ)·η·g; p ← p + b, or with Nesterov p − η·g + μ·b.
+    """
     g, momentum = directed(gradient, parameter, hyper), hyper["momentum"]
     if not momentum:
         return taken(parameter, -hyper["lr"] * g, {})
     old = state.get(BUFFER)
+    if hyper["rate_at"] == "inside":
+        pull = -hyper["lr"] * g
+        buffer = pull if old is None else momentum * old + (1.0 - hyper["dampening"]) * pull
+        moves = (momentum * buffer, pull) if hyper["nesterov"] else (buffer,)  # in one move, or in two, as on PyTorch
+        return Step(*moved(parameter, *moves), {BUFFER: buffer})
     buffer = g if old is None else momentum * old + (1.0 - hyper["dampening"]) * g
     direction = g + momentum * buffer if hyper["nesterov"] else buffer
     return taken(parameter, -hyper["lr"] * room(direction), {BUFFER: buffer})
@@ -34,6 +42,12 @@ SGD = Optimizer(
         DECAY,
         flag("nesterov", "look ahead: g + μ·b in place of b"),
         MAXIMIZE,
+        Hyper(
+            "rate_at",
+            "outside",
+            "where η stands: it multiplies the buffer, or is inside of it, the buffer's sign turned (Keras)",
+            choices=("outside", "inside"),
+        ),
     ),
     (Field(BUFFER, "b, the momentum", start=None, kept=lambda hyper, shape: bool(hyper["momentum"])),),
     (

@@ -74,6 +74,36 @@ def test_every_model_agrees_with_itself_in_float64_and_each_follows_from_its_own
     assert found.compared > 40
 
 
+NORMS = {
+    "batch": lambda: nn.BatchNorm2d(4),
+    "group": lambda: nn.GroupNorm(2, 4),
+    "layer": lambda: nn.LayerNorm([4, 6, 6]),
+    "batch without parameters": lambda: nn.BatchNorm2d(4, affine=False),
+}
+
+
+def normed(folder, norm):
+    """A step of a network with a norm."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+    with bpt.trace(model, folder):
+        functional.cross_entropy(model(torch.randn(6, 3, 8, 8)), torch.arange(6) % 5).backward()
+    return folder
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_are_derived_and_one_that_computes_otherwise_is_named(name, tmp_path):
+    right, other = normed(tmp_path / "right", NORMS[name]()), NORMS[name]()
+    other.register_forward_hook(lambda module, args, result: result * 1.0001)
+    wrong = normed(tmp_path / "wrong", other)
+
+    honest, found = compare(right, right), compare(right, wrong)
+
+    assert findings(honest) == []
+    assert {place.phase for place in honest.steps[0].unchecked["a"]} <= {"w_after"}  # no optimizer is told
+    assert (found.first.place.column, found.first.side, found.first.kind) == ("1.fwd", "b", "bug")
+
+
 def halved(module, args):
     """The gradient of what a module reads, on its way on."""
     args[0].register_hook(lambda g: g / 2)

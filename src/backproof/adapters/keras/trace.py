@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from backproof.adapters.keras.kinds import parameter_of, told_of_loss
+from backproof.adapters.keras.optimizers import STEP, count_of, rule_of, settings_of, state_name
 from backproof.adapters.keras.passes import Pass, run_pass, to_numpy
 from backproof.adapters.keras.watch import layers_of
 from backproof.adapters.recording import (
@@ -99,7 +100,7 @@ def trace(
         scale=scaled(factor, batch),
         handled=factor is None,
         probes=probes if factor is not None else untold_losses(probes),
-        optimizer={} if stepper is None else _settings(stepper),
+        optimizer={} if stepper is None else settings_of(stepper),
         notes={"parameters": "in the names and layouts of torch.nn.functional", **(notes or {})},
     )
     if sink is not None:
@@ -140,20 +141,19 @@ def _activations(seen: Pass, x: Any, y: Any, samples: int | None, batch: int) ->
 
 def _states(phase: str, optimizer: Any, owned: list[Owned]) -> list[Kept]:
     """The optimizer's variables that belong to a parameter: Keras names them after it, and what they are comes last."""
-    found = []
-    for state in optimizer.variables if optimizer is not None else ():
+    found: list[Kept] = []
+    if optimizer is None:
+        return found
+    rule = rule_of(optimizer)
+    if rule is not None:
+        found += [kept(own.probe, phase, count_of(optimizer), f"{own.parameter}.{STEP}") for own in owned]
+    for state in optimizer.variables:
         for own in owned:
             start = own.variable.path.replace("/", "_") + "_"
             if state.name.startswith(start) and tuple(state.shape) == tuple(own.variable.shape):
-                found.append(own.kept(phase, state, state.name[len(start) :]))
+                found.append(own.kept(phase, state, state_name(rule, state.name[len(start) :])))
                 break
     return found
-
-
-def _settings(optimizer: Any) -> dict[str, Any]:
-    """The optimizer's class and what it was told."""
-    plain = {key: item for key, item in optimizer.get_config().items() if isinstance(item, (bool, int, float, str))}
-    return {**plain, "name": f"keras.optimizers.{type(optimizer).__name__}"}
 
 
 def _probes(seen: Pass, owned: list[Owned], told: tuple[str, dict[str, Any]]) -> tuple[Probe, ...]:

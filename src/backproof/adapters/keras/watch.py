@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from backproof.adapters.keras.kinds import told_of
+from backproof.adapters.keras.kinds import UNTOLD, Call, Told, activation_of, told_of
 from backproof.trace.manifest import Probe
 from backproof.trace.phases import INPUT
 
@@ -75,16 +75,30 @@ class Watch:
                 layer.__dict__.pop("call", None)
 
     def _call(self, name: str, layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        result = call(*args, **kwargs)
         count = self._calls[name] = self._calls.get(name, 0) + 1
         place = name if count == 1 else f"{name}#{count}"
-        parts = keras.tree.flatten(result)
         reads = self.reads((args, kwargs))
-        told = told_of(layer, len(reads)) if len(parts) == 1 else ("", {})
+        shapes = [leaf.shape for leaf in keras.tree.flatten(args) if hasattr(leaf, "shape")]
+        told = told_of(Call(layer, tuple(map(tuple, shapes)), bool(kwargs.get("training"))))
+        ending = activation_of(layer)
+        if ending is None:
+            return self._write(place, reads, told, call(*args, **kwargs))
+        activation = layer.activation
+        # Not as Keras sets attributes, which looks into what it is given.
+        object.__setattr__(layer, "activation", lambda x: activation(self._write(place, reads, told, x)))
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            object.__setattr__(layer, "activation", activation)
+        return self._write(f"{place}.{ending[0]}", (place,), ending[1], result)
+
+    def _write(self, place: str, reads: tuple[str, ...], told: Told, result: Any) -> Any:
+        """What a place has written, as it goes on: one array, or several, each a place of its own."""
+        parts = keras.tree.flatten(result)
         changed = []
         for i, part in enumerate(parts):
             where = place if len(parts) == 1 else f"{place}.{i}"
-            self.probes[where] = Probe(where, reads, *told)
+            self.probes[where] = Probe(where, reads, *(told if len(parts) == 1 else UNTOLD))
             self.values[where] = part
             seen = self.change(where, part)
             self._remember(where, seen)

@@ -131,14 +131,25 @@ def routed(graph: Graph, reads: Sequence[Array], claimed: Array) -> Array | None
     One step of float64 tells equals apart, and changes no decision but among them.
     """
     for node in graph.nodes:
-        if node.arguments[:1] != (0,):
+        axes = _way(graph, node.arguments[0]) if node.arguments else None
+        if axes is None:
             continue
         if node.op == "relu":
             kinks = (reads[0] == 0) & (claimed != 0)
             return np.where(kinks, np.nextafter(0.0, 1.0), reads[0]) if kinks.any() else None
         if node.op == "max_pool":
-            return _routed_pool(reads[0], claimed, node.given)
+            found = _routed_pool(reads[0].transpose(axes), claimed.transpose(axes), node.given)
+            return None if found is None else found.transpose(np.argsort(axes))
     return None
+
+
+def _way(graph: Graph, value: int) -> tuple[int, ...] | None:
+    """How the axes of the first leaf lie in a value that is that leaf, or it transposed; None in any other."""
+    if value == 0:
+        return tuple(range(len(graph.types[0].shape)))
+    first = len(graph.leaves)
+    node = graph.nodes[value - first] if value >= first else None
+    return tuple(node.given["axes"]) if node is not None and node.op == "transpose" and node.arguments == (0,) else None
 
 
 def _routed_pool(x: Array, claimed: Array, params: dict[str, Any]) -> Array | None:

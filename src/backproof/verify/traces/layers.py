@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from backproof.errors import BackproofError
-from backproof.ir.build import Builder
+from backproof.ir.build import Builder, Ref
 from backproof.ir.graph import Graph
 from backproof.ir.types import Type
 from backproof.lowering import LOWERINGS, canonical
@@ -31,6 +31,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("layer_norm", {"normalized_shape": "shape"}),
+        Kind("group_norm", {"num_groups": "groups"}),
         Kind("cat", {}, joins=True),
         Kind("stack", {}, joins=True),
         Kind("reshape", {}, positional=("shape",)),
@@ -58,6 +59,8 @@ DECISIONS = frozenset(
     "minimum max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d topk sort elu celu selu".split()
 )
 """Kinds that decide something by the numbers they read, so that a near-tie may turn a gradient."""
+LAYOUT, LAST, PADS = "layout", "channels_last", "pads"
+"""Hyper-parameters of any kind with channels: where these are, and how many zeros stand on either side of each axis behind them first."""
 MANY = 65536  # regions that are kept; one a kind, hyper-parameters and shapes
 
 
@@ -94,6 +97,7 @@ def _region(said: str, reads: tuple[Type, ...], parameters: tuple[tuple[str, Typ
     if name not in LOWERINGS:
         return f"{kind!r} is not a kind of layer that is known here" if kind else "its kind is not told"
     row = KINDS.get(name, Kind(name, {}))
+    last, pads = hyper.pop(LAYOUT, "") == LAST, hyper.pop(PADS, ())
     builder = Builder()
     leaves = [builder.leaf(one) for one in reads]
     held = {key: builder.leaf(one) for key, one in parameters}
@@ -103,11 +107,31 @@ def _region(said: str, reads: tuple[Type, ...], parameters: tuple[tuple[str, Typ
         by_name.setdefault("reduction", "mean")
     if name == "dropout":
         by_name.setdefault("training", True)
-    given = [leaves] if row.joins else leaves
+    if name == "batch_norm":
+        by_name = {"running_mean": None, "running_var": None, **by_name}
     try:
+        given: list[Any] = [_padded(_channels(leaf, to=1) if last else leaf, pads) for leaf in leaves]
+        given = [given] if row.joins else given
         found = LOWERINGS[name].function(*given, *by_place, **held, **by_name)
         found = found[0] if isinstance(found, (list, tuple)) else found
+        found = _channels(found, to=-1) if last else found
         return Region(builder.graph(found), len(reads), tuple(held))
     except (BackproofError, TypeError, ValueError, KeyError, IndexError, AttributeError, NotImplementedError) as error:
         shapes = ", ".join(map(str, reads))
         return f"{kind} of {shapes} is not derived: {error or 'it is random'}"
+
+
+def _channels(x: Ref, to: int) -> Ref:
+    """An array whose channels are moved: from the end to axis 1, or from there to the end."""
+    behind = range(2, len(x.shape))
+    return x.builder.apply(
+        "transpose", x, axes=(0, *behind, 1) if to < 0 else (0, len(x.shape) - 1, *(i - 1 for i in behind))
+    )
+
+
+def _padded(x: Ref, pads: Sequence[Sequence[int]]) -> Ref:
+    """An array with zeros around it, so many before and behind on each axis behind the channels."""
+    if not pads:
+        return x
+    ends = [n for before_behind in reversed(pads) for n in before_behind]
+    return LOWERINGS["pad"].function(x, ends)

@@ -24,7 +24,7 @@ from backproof.verify.equation import Judgement, judged, unknown
 from backproof.verify.kernels import HALVES, backward_in
 from backproof.verify.origin import Origin
 from backproof.verify.traces.hints import hints_of
-from backproof.verify.traces.layers import ACROSS, BIASED, CONVOLUTIONS, LOSSES, Region, region
+from backproof.verify.traces.layers import ACROSS, BIASED, CONVOLUTIONS, LAST, LAYOUT, LOSSES, Region, region
 from backproof.verify.traces.network import called
 from backproof.verify.traces.side import Side
 
@@ -229,7 +229,7 @@ def layer_of(side: Side, probe: Probe, sample: int | None) -> Layer | str:
         return f"{probe.kind} is not derived: {values}"
     if probe.kind in BIASED and "weight" in held and "bias" in held:
         values[made.out] = _bias_first(
-            probe.kind, values[made.out], side.tensor(held["weight"]), side.tensor(held["bias"]), D
+            probe, values[made.out], side.tensor(held["weight"]), side.tensor(held["bias"]), D
         )
     return Layer(probe, made, values, reads, D)
 
@@ -246,11 +246,12 @@ def _evaluated(made: Region, D: Bounded, given: Sequence[Array | Bound]) -> list
         return str(error)
 
 
-def _bias_first(kind: str, y: Bound, weight: Array, bias: Array, D: Bounded) -> Bound:
+def _bias_first(probe: Probe, y: Bound, weight: Array, bias: Array, D: Bounded) -> Bound:
     """The bound of Σ w·x + b where b may be a term of the sum like any other, and be rounded with each of them."""
     n = max(weight.size // max(bias.size, 1), 1) + 1
     unit = D.accumulation.unit * (1 + 2.0**-20)
-    behind = 0 if kind == "linear" else max(y.value.ndim - 2, 0)  # the axes behind the channels'
+    last = probe.kind == "linear" or probe.hyper.get(LAYOUT) == LAST
+    behind = 0 if last else max(y.value.ndim - 2, 0)  # the axes behind the channels'
     size = np.abs(bias).reshape(-1, *(1,) * behind)
     certain, near = (
         (0.0 if error is None else error) * (1 + 2 / (n - 1)) + float(rule(n, unit)) * size
