@@ -14,6 +14,8 @@ from typing import NoReturn, Protocol, cast
 
 from backproof.errors import UsageError
 
+SWITCH = 0.0005  # seconds: threads that do native work ask for the interpreter seldom, and for little
+
 
 class Exit(IntEnum):
     """What every command answers with."""
@@ -57,6 +59,7 @@ class Command:
 
         if self.is_scalar(arguments):
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            sys.setswitchinterval(SWITCH)
             _keep_memory()
         if self.module not in sys.modules:
             gc.disable()

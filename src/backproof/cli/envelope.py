@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from backproof.errors import BackproofError, InputError
-from backproof.receipt.json_text import pieces
 
 
 def output_flags(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +55,8 @@ def code_of(error: BackproofError) -> str:
 
 def print_json(value: Any) -> None:
     """One line of JSON on standard output; what an iterator holds goes out item by item."""
+    from backproof.receipt.json_text import pieces
+
     sys.stdout.writelines(pieces(value))
     print()
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from backproof.adapters.classic.source import FRAMEWORKS, Source
 from backproof.cli.command import Exit
 from backproof.cli.envelope import enveloped, output_flags, wants_json
 from backproof.errors import BackproofError, InputError, UsageError, printable
-from backproof.receipt.json_text import compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +47,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from backproof.adapters.classic.importers import FRAMEWORKS, Request
-
     if args.framework not in FRAMEWORKS:
         raise _coded(
             f"there is no importer for {args.framework!r}; there are {', '.join(FRAMEWORKS)}", "UNKNOWN_FRAMEWORK"
@@ -59,27 +57,35 @@ def _run(args: argparse.Namespace) -> int:
     path = args.file[-1]
     if args.file == ["multi"]:
         raise _coded(f"'bp import {args.framework} multi' needs a file; '-' is standard input", "MISSING_FILE_ARG")
-    request = Request(args.framework, args.timestamp, args.fixture, lossless=args.lossless)
     with _opened(path) as opened:
         source, multi = _begun(opened) if path == "-" and not multi else (opened, multi)
         try:
-            imported = _import(source, path, request, args.out, multi=multi)
+            imported = _import(args, source, path, multi=multi)
         except BackproofError as error:
             return _failed(args, error, "IMPORT_STREAM_FAILED" if multi else "IMPORT_FAILED")
     _tell(args, imported, multi=multi)
     return Exit.HOLDS if imported.matched else Exit.DOES_NOT_HOLD
 
 
-def _import(source: BinaryIO, path: str, request: Request, out: str | None, *, multi: bool) -> Imported:
-    from backproof.adapters.classic.importers import import_sidecar, import_stream
-
+def _import(args: argparse.Namespace, source: BinaryIO, path: str, *, multi: bool) -> Imported:
     where = "standard input" if path == "-" else path
-    with _target(out) as target:
+    with _target(args.out) as target:
         if multi:
-            return import_stream(source, request, target, where)
-        line, imported = import_sidecar(_whole(source), request, where)
+            with Source(source) as begun:  # it is digested while the rest is loaded
+                from backproof.adapters.classic.importers import import_stream
+
+                return import_stream(begun, _request(args), target, where)
+        from backproof.adapters.classic.importers import import_sidecar
+
+        line, imported = import_sidecar(_whole(source), _request(args), where)
         target.write(line)
         return imported
+
+
+def _request(args: argparse.Namespace) -> Request:
+    from backproof.adapters.classic.importers import Request
+
+    return Request(args.framework, args.timestamp, args.fixture, lossless=args.lossless)
 
 
 def _whole(source: BinaryIO) -> bytes:
@@ -151,6 +157,8 @@ def _target(out: str | None) -> Iterator[BinaryIO]:
 
 def _failed(args: argparse.Namespace, error: BackproofError, kind: str) -> int:
     """An import that gives nothing says why; in JSON on standard error, where the results go."""
+    from backproof.receipt.json_text import compact
+
     if not wants_json(args):
         raise error
     print(compact({"ok": False, "error": {"kind": kind, "message": str(error)}}), file=sys.stderr)
@@ -158,6 +166,8 @@ def _failed(args: argparse.Namespace, error: BackproofError, kind: str) -> int:
 
 
 def _tell(args: argparse.Namespace, imported: Imported, *, multi: bool) -> None:
+    from backproof.receipt.json_text import compact
+
     if wants_json(args):
         print(compact(_stream_result(imported) if multi else _single_result(imported)), file=sys.stderr)
         return

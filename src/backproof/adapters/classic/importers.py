@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
-import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
-from threading import Event, Thread
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -23,18 +20,17 @@ import numpy as np
 from backproof.adapters.classic.claims import biases_changed, check_targets, floats, plan_of
 from backproof.adapters.classic.differential import Disagreement, Expected, Tolerance, compare, derived_numbers, unit_of
 from backproof.adapters.classic.lossless import LosslessWriter
-from backproof.adapters.classic.observer import Buffer, Origin, Writer, Written
+from backproof.adapters.classic.observer import Origin, Writer, Written
 from backproof.adapters.classic.screen import Agreement, agreement
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, single
-from backproof.adapters.classic.streams import Readable, StreamReader
+from backproof.adapters.classic.source import Aside, Buffer, Source
+from backproof.adapters.classic.streams import StreamReader
 from backproof.errors import InputError
 from backproof.receipt import source_digest
 from backproof.receipt.ahead import ahead
 from backproof.receipt.columns import Columns, Shape, columns_of
 from backproof.rules.ball import Reals
 
-FRAMEWORKS = ("pytorch", "jax", "tensorflow")
-MOST_IN_MEMORY = 32 * 1024 * 1024  # of a stream and of its receipts, each
 MOST_AHEAD = 2  # blocks that are made before they are asked for
 MOST_WAITING = 16  # blocks that are judged before the digest of their source is known
 MOST_SHOWN = 1000  # disagreements kept; the rest is counted
@@ -90,13 +86,16 @@ def import_sidecar(content: bytes, request: Request, where: str = "sidecar") -> 
     return b"".join(lines), judge.imported
 
 
-def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str = "stream") -> Imported:
+def import_stream(source: BinaryIO | Source, request: Request, out: BinaryIO, where: str = "stream") -> Imported:
     """The receipts of a stream, written to `out` once all of it is judged."""
-    with Aside() as spool, Aside() as kept:
+    if not isinstance(source, Source):
+        with Source(source) as begun:
+            return import_stream(begun, request, out, where)
+    with Aside() as kept:
         bundle = hashlib.sha256()
         binds: list[Callable[[bytes, str], Buffer]] = []
         judge = Judge(request.tolerance)
-        for written in ahead(_written(source, spool, request, judge, where), MOST_AHEAD):
+        for written in ahead(_written(source, request, judge, where), MOST_AHEAD):
             bundle.update(written.lines)
             kept.write(written.kept)
             binds.append(written.bind)
@@ -110,126 +109,23 @@ def import_stream(source: BinaryIO, request: Request, out: BinaryIO, where: str 
     return judge.imported
 
 
-class Aside:
-    """Bytes set aside in the blocks in which they came: in memory while they are few, then in a temporary file."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115 - closed by __exit__
-        self._sizes: list[int] = []
-
-    @property
-    def size(self) -> int:
-        """How many bytes there are."""
-        return sum(self._sizes)
-
-    def write(self, block: Buffer) -> None:
-        """Set one block aside."""
-        self._file.write(block)
-        self._sizes.append(len(block))
-
-    def rewind(self) -> None:
-        """Begin again at the first block."""
-        self._file.seek(0)
-
-    def read(self, size: int) -> bytes:
-        """The next bytes."""
-        return self._file.read(size)
-
-    def blocks(self) -> Iterator[bytes]:
-        """The blocks, one in memory at a time."""
-        self.rewind()
-        for size in self._sizes:
-            yield self._file.read(size)
-
-    def __enter__(self) -> Aside:  # noqa: PYI034 - of this module alone
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-class SourceDigest:
-    """The digest that every receipt of a stream names, taken beside the judging where a file can be read twice.
-
-    What cannot be is set aside meanwhile.
-    """
-
-    def __init__(self, source: BinaryIO, spool: Aside) -> None:
-        self._digest = hashlib.sha256()
-        self._stopped = Event()
-        self._beside: Thread | None = None
-        self._failed: OSError | None = None
-        self.source: Readable = source
-        file = _file_of(source)
-        if file is not None:
-            self._beside = Thread(target=self._follow, args=file)
-            self._beside.start()
-            return
-        while chunk := source.read(1 << 20):
-            self._digest.update(chunk)
-            spool.write(chunk)
-        spool.rewind()
-        self.source = spool
-
-    def _follow(self, descriptor: int, place: int) -> None:
-        try:
-            while not self._stopped.is_set() and (chunk := os.pread(descriptor, 1 << 20, place)):
-                self._digest.update(chunk)
-                place += len(chunk)
-        except OSError as error:
-            self._failed = error
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it need not be waited for."""
-        return self._beside is None or not self._beside.is_alive()
-
-    def said(self) -> str:
-        """The digest, once all is read."""
-        if self._beside is not None:
-            self._beside.join()
-        if self._failed is not None:
-            raise self._failed
-        return f"sha256:{self._digest.hexdigest()}"
-
-    def __enter__(self) -> SourceDigest:  # noqa: PYI034 - of this module alone
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        if self._beside is not None:
-            self._beside.join()
-
-
-def _file_of(source: BinaryIO) -> tuple[int, int] | None:
-    """The descriptor of a regular file, and where reading it begins; None for what is none."""
-    try:
-        descriptor, begin = source.fileno(), source.tell()
-    except (OSError, AttributeError):  # a pipe has no place, and what lies in memory has no descriptor
-        return None
-    return (descriptor, begin) if hasattr(os, "pread") and stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-
-
-def _written(
-    source: BinaryIO, spool: Aside, request: Request, judge: Judge, where: str
-) -> Generator[Written, None, None]:
+def _written(source: Source, request: Request, judge: Judge, where: str) -> Generator[Written, None, None]:
     """The lines of a stream, many together."""
     reader = StreamReader(request.framework, where)
     writers: Writers | None = None
     waiting: deque[Judged] = deque()  # for the digest of their source
-    with SourceDigest(source, spool) as digest:
-        for columns, first in ahead(reader.blocks(digest.source), MOST_AHEAD):
-            waiting += judge.of(columns, first)
-            if not digest.is_known and len(waiting) < MOST_WAITING:
-                continue
-            if writers is None:
-                writers = _writers(request, digest.said(), first)
-            while waiting:
-                yield from writers.lines(waiting.popleft())
-        if waiting and reader.first is not None:
-            writers = writers or _writers(request, digest.said(), reader.first)
-            for judged in waiting:
-                yield from writers.lines(judged)
+    for columns, first in ahead(reader.blocks(source.readable), MOST_AHEAD):
+        waiting += judge.of(columns, first)
+        if not source.is_known and len(waiting) < MOST_WAITING:
+            continue
+        if writers is None:
+            writers = _writers(request, source.digest(), first)
+        while waiting:
+            yield from writers.lines(waiting.popleft())
+    if waiting and reader.first is not None:
+        writers = writers or _writers(request, source.digest(), reader.first)
+        for judged in waiting:
+            yield from writers.lines(judged)
 
 
 def _writers(request: Request, source_hash: str, first: Sidecar) -> Writers:

@@ -16,6 +16,7 @@ import numpy as np
 
 from backproof.adapters.classic.claims import Plan
 from backproof.adapters.classic.differential import Expected, Tolerance
+from backproof.adapters.classic.source import Buffer
 from backproof.adapters.classic.templates import DIGEST_GOES, WriteTemplate, bound
 from backproof.receipt.authoring.builtin import numeric_policy
 from backproof.receipt.authoring.step import CONVENTION, schema_version
@@ -58,9 +59,6 @@ class Origin:
     def label(self) -> str:
         """The fixture's name; the steps of a stream are numbered behind it."""
         return self.fixture or f"{self.framework}-imported-{'multi-step' if self.multi else 'step'}"
-
-
-Buffer = bytes | memoryview
 
 
 class Written(NamedTuple):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backproof.adapters.classic.sidecars import Sidecar, as_receipt, in_stream, judge_run
+from backproof.adapters.classic.source import Readable
 from backproof.adapters.classic.templates import ReadTemplate, Rows, read_template
 from backproof.errors import InputError
 from backproof.receipt.columns import Columns, Path, Shape, columns_of
@@ -23,13 +24,6 @@ from backproof.rules.ball import Reals
 CHUNK = 4 * 1024 * 1024
 MOST_ROWS = 1024
 MOST_NUMBERS = 2 * 1024 * 1024  # in one block
-
-
-class Readable(Protocol):
-    """What gives bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """The next bytes, at most so many."""
 
 
 @dataclass(eq=False)
