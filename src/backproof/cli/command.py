@@ -81,9 +81,10 @@ def _keep_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(_MMAP_THRESHOLD, 64 << 20)
         library.mallopt(_TRIM_THRESHOLD, 256 << 20)
+        library.mallopt(_ARENA_MAX, 1)  # else what one thread frees is kept for it alone
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of malloc.h
 
 
 # What an argument parser complains of, by the words it begins with, and the stable name of that for programs.
