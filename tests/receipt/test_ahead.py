@@ -8,12 +8,16 @@ import pytest
 from backproof.receipt.ahead import ahead
 
 
-def counted(count, made, error=None):
-    for i in range(count):
-        made.append(i)
-        yield i
-    if error is not None:
-        raise error
+def counted(count, made, error=None, done=None):
+    try:
+        for i in range(count):
+            made.append(i)
+            yield i
+        if error is not None:
+            raise error
+    finally:
+        if done is not None:
+            done.set()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 17])
@@ -41,14 +45,11 @@ def test_no_more_are_made_than_may_wait():
 
 
 def test_nothing_is_made_for_one_who_has_left():
-    made, before = [], threading.active_count()
-    items = ahead(counted(100, made), 2)
+    made, done = [], threading.Event()
+    items = ahead(counted(100, made, done=done), 2)
     next(items)
 
     items.close()
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
 
-    assert threading.active_count() == before
+    assert done.wait(10)
     assert len(made) < 10

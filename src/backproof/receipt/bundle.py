@@ -6,6 +6,7 @@ Every other line goes through the strict reader and lends its skeleton to the li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from backproof.receipt.validation import Deviation, deviations
 CHUNK = 4 * 1024 * 1024  # bytes read at once; a block of records is at most that long, if a record is not
 MOST_AHEAD = 4  # blocks that are read before they are asked for
 MOST_SKELETONS = 8  # that a line is tried against, the latest first
+_LINE_FEED = re.compile(b"\n")
 
 
 def read_columns(source: str | Path | BinaryIO) -> Iterator[Columns]:
@@ -75,7 +77,7 @@ class _Kind:
 class _Block:
     """Rows of one shape under construction, all from one chunk of bytes."""
 
-    def __init__(self, kind: _Kind, data: bytearray, most: int) -> None:
+    def __init__(self, kind: _Kind, data: memoryview, most: int) -> None:
         self.kind, self.data, self.most = kind, data, most
         columns, texts = len(kind.shape.paths), len(kind.shape.text_paths)
         self.numbers = np.empty((most, columns + 1))
@@ -127,7 +129,7 @@ class _Block:
             for (start, stop), here, following in zip(
                 self.text_spans[begin + changes, k].tolist(), changes.tolist(), ends, strict=bool(changes.size)
             ):
-                held += [self.data[start:stop].decode("ascii")] * (following - here)
+                held += [str(self.data[start:stop], "ascii")] * (following - here)
             columns.append(held)
         return list(zip(*columns, strict=True))
 
@@ -203,18 +205,19 @@ class _Reader:
         """All blocks of a stream of which some was read already."""
         final = False
         while not final:
-            # A byte is left at the end: the scanner looks at the one after the last.
-            data = bytearray(len(rest) + CHUNK + 1)
+            # A byte is left at the end: the scanner looks at the one after the last. What is not read into is not cleared.
+            data = np.empty(len(rest) + CHUNK + 1, dtype=np.uint8).data
             data[: len(rest)] = rest
-            size = len(rest) + _fill(stream, memoryview(data)[len(rest) : -1])
+            size = len(rest) + _fill(stream, data[len(rest) : -1])
+            data[size] = 0
             final = size < len(data) - 1
             end = yield from self._take(data, size, final=final)
             yield from self._flush()
-            rest = bytes(memoryview(data)[end:size])
+            rest = bytes(data[end:size])
             if len(rest) > reading.MOST_BYTES:
                 raise reading.too_long(self.where, self.line)
 
-    def _take(self, data: bytearray, size: int, *, final: bool) -> Generator[Columns, None, int]:
+    def _take(self, data: memoryview, size: int, *, final: bool) -> Generator[Columns, None, int]:
         """The lines of a chunk; returns where an incomplete one begins."""
         at = 0
         while at < size:
@@ -224,16 +227,17 @@ class _Reader:
                     continue
                 if stop == native.MORE:
                     break
-            end = data.find(b"\n", at, size) + 1 or (size if final else 0)
-            if not end:
+            feed = _LINE_FEED.search(data, at, size)
+            if feed is None and not final:
                 break
+            end = feed.end() if feed is not None else size
             if end - at > reading.MOST_BYTES:
                 raise reading.too_long(self.where, self.line)
             at = yield from self._line(data, at, end)
         return at
 
     def _scanned(
-        self, skeleton: Skeleton, data: bytearray, at: int, end: int, *, final: bool
+        self, skeleton: Skeleton, data: memoryview, at: int, end: int, *, final: bool
     ) -> Generator[Columns, None, tuple[int, int]]:
         """Scan on from `at`; returns where the scan stopped, and why."""
         kind = self.kinds[skeleton.shape]
@@ -245,7 +249,7 @@ class _Reader:
             at = min(int(block.spans[rows - 1, 1]) + 1, end)
         return at, stop
 
-    def _line(self, data: bytearray, at: int, end: int) -> Generator[Columns, None, int]:
+    def _line(self, data: memoryview, at: int, end: int) -> Generator[Columns, None, int]:
         """One line that does not fit the latest skeleton; returns where the next begins."""
         line = bytes(data[at:end])
         if not line.strip():
@@ -269,7 +273,7 @@ class _Reader:
         return end
 
     def _fits(self, skeleton: Skeleton, line: bytes) -> bool:
-        data = bytearray(line + b"\0")
+        data = memoryview(bytearray(line + b"\0"))
         scratch = _Block(self.kinds[skeleton.shape], data, 1)
         rows, _ = self.scan(skeleton.struct, scratch.struct, data, 0, len(line), 0, final=True)
         return rows == 1
@@ -282,7 +286,7 @@ class _Reader:
             kind.sound = True
         return kind
 
-    def _block_for(self, kind: _Kind, data: bytearray, most: int) -> Generator[Columns, None, _Block]:
+    def _block_for(self, kind: _Kind, data: memoryview, most: int) -> Generator[Columns, None, _Block]:
         """The block that takes rows of a kind; another one is finished first."""
         block = self.block
         if block is not None and (block.kind is not kind or block.size == block.most):

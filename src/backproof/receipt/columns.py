@@ -99,7 +99,7 @@ class Shape:
 class Lines:
     """The bytes that records were read from, without their line feeds."""
 
-    data: bytes | bytearray
+    data: memoryview
     spans: NDArray[np.int64]
     texts: NDArray[np.int64]  # of each free text, where the scanner found it; else 0
     numbers: NDArray[np.int64]  # of the lines, from 1

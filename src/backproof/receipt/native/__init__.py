@@ -50,7 +50,7 @@ class Scan(Protocol):
         self,
         skeleton: SkeletonStruct,
         block: BlockStruct,
-        data: bytearray,
+        data: bytearray | memoryview,
         begin: int,
         end: int,
         row: int,
@@ -83,7 +83,14 @@ def bound(library: ctypes.CDLL) -> Scan:
     function.argtypes = (*pointers, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
     def scan(
-        skeleton: SkeletonStruct, block: BlockStruct, data: bytearray, begin: int, end: int, row: int, *, final: bool
+        skeleton: SkeletonStruct,
+        block: BlockStruct,
+        data: bytearray | memoryview,
+        begin: int,
+        end: int,
+        row: int,
+        *,
+        final: bool,
     ) -> tuple[int, int]:
         stop = ctypes.c_int32()
         if not 0 <= begin <= end < len(data):
