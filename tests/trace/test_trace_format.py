@@ -1,6 +1,7 @@
 """The format of traces: written, read again, and refused where it is not one."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -69,7 +70,12 @@ def test_numbers_come_back_as_they_were(tmp_path, store, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "bool", ">f4"])
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (2, 3, 4), (40, 300)])
 @pytest.mark.parametrize("together", [True, False])
-def test_a_file_is_byte_for_byte_what_numpy_writes(tmp_path, dtype, shape, together):
+@pytest.mark.parametrize("system", ["takes all at once", "takes a part", "takes one thing at a time"])
+def test_a_file_is_byte_for_byte_what_numpy_writes(tmp_path, monkeypatch, dtype, shape, together, system):
+    if system == "takes a part":
+        monkeypatch.setattr(os, "writev", lambda file, parts: os.write(file, parts[0][:40]))
+    elif system == "takes one thing at a time":
+        monkeypatch.delattr(os, "writev", raising=False)
     given = (np.arange(np.prod(shape)) % 2).reshape(shape).astype(dtype)
     sink = NpySink(tmp_path / "t", together=together)
 

@@ -36,6 +36,9 @@ SAFE_NAMES = {
 }
 
 
+MOST_AT_ONCE = 1 << 30  # bytes that one call is asked to write: systems take no more than 2 GiB
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """An event's tensor as it is stored: its numbers, and what is said of them."""
@@ -85,11 +88,13 @@ class NpySink:
         """Write one file."""
         key, found = event.key, taken(event)
         _once(event, key, self.stored)
-        path = f"{self.folder}/{key}"
+        path, header = f"{self.folder}/{key}", _header(found.numbers.dtype, found.numbers.shape)
         # A step has many small files, and a Path, or asking whether the file is a terminal, costs as much as writing one.
         with open(path + self._ending, "wb", buffering=io.DEFAULT_BUFFER_SIZE) as file:  # noqa: PTH123
-            file.write(_header(found.numbers.dtype, found.numbers.shape))
-            file.write(found.numbers.data)
+            if not _at_once(file.fileno(), header, found.numbers):
+                file.seek(0)
+                file.write(header)
+                file.write(found.numbers.data)
         if self._ending != ".npy":
             os.replace(path + self._ending, path + ".npy")  # noqa: PTH105
         self.stored[key] = found.stored
@@ -192,6 +197,13 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, said)
     return file.getvalue()
+
+
+def _at_once(file: int, header: bytes, numbers: np.ndarray[Any, Any]) -> bool:
+    """Write both in one call, which a file system does in less time than two; False where it could not, or not all."""
+    if not hasattr(os, "writev") or numbers.nbytes > MOST_AT_ONCE:
+        return False
+    return os.writev(file, (header, numbers.data)) == len(header) + numbers.nbytes
 
 
 def _once(event: Event, key: str, seen: Any) -> None:

@@ -266,7 +266,8 @@ def array_of(tensor: torch.Tensor) -> tuple[Any, str]:
 
 def _follow(tensor: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
     """Be shown the gradient of a tensor, when a backward pass arrives there."""
-    tensor.register_hook(see)  # type: ignore[no-untyped-call] # torch leaves it so
+    with torch._C.DisableTorchFunction():  # noqa: SLF001 # torch's own way to leave a mode
+        tensor.register_hook(see)  # type: ignore[no-untyped-call] # torch leaves it so
 
 
 def _is_layer(name: str, module: nn.Module) -> bool:
