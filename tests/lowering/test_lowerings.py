@@ -10,6 +10,7 @@ from uses_arithmetic import ARITHMETIC, FUNCTIONS
 from uses_indexing import INDEXING
 from uses_losses import LOSSES
 from uses_networks import NETWORKS, RANDOM, RECURRENT
+from uses_pairs import PAIRS
 from uses_reductions import REDUCTIONS
 from uses_space import SPACE
 from uses_structure import MEMORY, STRUCTURE
@@ -29,6 +30,7 @@ TABLES = {
     "random": RANDOM,
     "recurrent": RECURRENT,
     "losses": LOSSES,
+    "pairs": PAIRS,
 }
 USES = {f"{table}-{i}-{use.setting[:80]}": (table, i) for table, uses in TABLES.items() for i, use in enumerate(uses)}
 FORMULAS = {name: place for name, place in USES.items() if place[0] not in ("random", "memory")}

@@ -19,6 +19,7 @@ from backproof.lowering.masks import MASKS
 from backproof.lowering.memory import MEMORY
 from backproof.lowering.networks import ACTIVATIONS, NETWORKS
 from backproof.lowering.orders import ORDERS
+from backproof.lowering.pairs import PAIRED, PAIRS
 from backproof.lowering.recurrent import RECURRENT
 from backproof.lowering.reductions import REDUCTIONS
 from backproof.lowering.running import RUNNING
@@ -31,7 +32,7 @@ LOWERINGS: dict[str, Lowering] = {
     for family in (
         *(ARITHMETIC, FUNCTIONS, ALGEBRA),
         *(REDUCTIONS, ORDERS, RUNNING),
-        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE, GRIDS, LEVELS),
+        *(STRUCTURE, JOINS, INDEXING, ALONG, DIAGONALS, SPACE, GRIDS, LEVELS, PAIRS),
         *(NETWORKS, DISTANCES, TABLES, RECURRENT, LOSSES, ALIGNMENT),
         *(MEMORY, MASKS),
     )
@@ -49,6 +50,7 @@ __all__ = [
     "JOINS",
     "LOWERINGS",
     "ORDERS",
+    "PAIRED",
     "RECURRENT",
     "REDUCTIONS",
     "STRUCTURE",

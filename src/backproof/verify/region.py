@@ -14,7 +14,7 @@ from backproof.errors import BackproofError
 from backproof.ir.build import Builder, Ref
 from backproof.ir.graph import Graph
 from backproof.ir.types import Type
-from backproof.lowering import LOWERINGS, canonical
+from backproof.lowering import LOWERINGS, PAIRED, canonical
 from backproof.trace.step import Call, Value
 
 # Arguments that say where numbers lie and how, and nothing of what they are.
@@ -73,7 +73,8 @@ def type_of(value: Value) -> Type:
 
 
 def label(call: Call) -> str:
-    return f"{call.place}: {call.op}" if call.place else call.op
+    op = call.op.removeprefix(PAIRED)
+    return f"{call.place}: {op}" if call.place else op
 
 
 def values_in(item: Any) -> Iterator[int]:
@@ -119,7 +120,8 @@ def _lowered(said: str, types: tuple[Type, ...], wanted: tuple[Type, ...]) -> Re
     op = json.loads(said)[0]
     name = canonical(op).removesuffix("_") if not op.endswith("__") else canonical(op)
     if name not in LOWERINGS:
-        return f"there is no lowering for {op}"
+        of = " of complex numbers" if op.startswith(PAIRED) else ""
+        return f"there is no lowering for {op.removeprefix(PAIRED)}{of}"
     return _written(LOWERINGS[name].function, LOWERINGS[name].sized, said, types, wanted)
 
 

@@ -65,6 +65,21 @@ class Coded(nn.Module):
         return self.out(torch.cdist(torch.fake_quantize_per_tensor_affine(x, 0.05, 0, -128, 127), self.codes))
 
 
+class Turned(nn.Module):
+    """Rotary places, by complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.within, self.out = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(self.within(x).view(-1, 4, 2))
+        turns = torch.polar(
+            torch.ones(len(x), 4), torch.outer(torch.arange(len(x)), torch.tensor([1.0, 0.1, 0.01, 0.001]))
+        )
+        return self.out(torch.view_as_real(pairs * turns).flatten(1))
+
+
 CASES = (
     Planted(
         "another epsilon under a row of zeros, which no value shows",
@@ -100,6 +115,23 @@ CASES = (
         kernel(Coded, numbers(24, 8), classes, cdist=lambda f, *given, **named: f(*given, **named).square()),
         "forward",
         "cdist",
+    ),
+    Planted(
+        "a complex product without its conjugate's sign",
+        kernel(
+            Turned,
+            numbers(24, 8),
+            classes,
+            mul=lambda f, a, b: torch.complex(a.real * b.real + a.imag * b.imag, a.real * b.imag + a.imag * b.real),
+        ),
+        "forward",
+        "mul",
+    ),
+    Planted(
+        "turned the other way",
+        kernel(Turned, numbers(24, 8), classes, polar=lambda f, size, angle: f(size, -angle)),
+        "forward",
+        "polar",
     ),
     Planted(
         "quantiles with a rank of n for n − 1",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backproof.adapters.torch.encode import dtype_name, maker_of, tensors_in
+from backproof.lowering import PAIRED
+from backproof.verify.region import values_in
 
 if TYPE_CHECKING:
     from backproof.adapters.torch.observe import Observer
@@ -218,3 +220,16 @@ EFFECTS: dict[str, tuple[str, Callable[[Observer, str, Arguments], After | None]
         ("first second third fourth fifth sixth seventh eighth ninth", recurrent_masks),
     ),
 }
+
+
+# ── complex numbers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def in_pairs(
+    paired: set[int], op: str, said: tuple[list[Any], Arguments], outputs: tuple[int, ...]
+) -> tuple[str, tuple[list[Any], Arguments]]:
+    """A call of complex numbers has a name of its own, and says which of its arguments they are."""
+    if not paired or paired.isdisjoint((*values_in(list(said)), *outputs)):
+        return op, said
+    places = [i for i, item in enumerate(said[0]) if not paired.isdisjoint(values_in(item))]
+    return f"{PAIRED}{op}", (said[0], {**said[1], "paired": places})

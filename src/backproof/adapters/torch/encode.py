@@ -24,6 +24,8 @@ DTYPES = {
 }
 
 
+PAIRS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The formats of complex numbers, and of their parts."""
 MARKS = {"value", "float", "tuple", "slice", "ellipsis", "opaque", "lies"}
 """What says, as the one key of an object, what it stands for; a dictionary of the user's has none of these keys."""
 
@@ -68,8 +70,26 @@ def is_abstract(tensor: torch.Tensor) -> bool:
 
 
 def has_numbers(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's numbers can be written: those of complex and quantized formats, and of nested tensors, cannot."""
+    """Whether a tensor's numbers can be written as they are: not those of quantized formats, and of nested tensors."""
     return not is_abstract(tensor) and tensor.dtype in DTYPES and not tensor.is_nested
+
+
+def is_written(tensor: torch.Tensor) -> bool:
+    """Whether they can be, as they are or in pairs."""
+    return has_numbers(tensor) or (tensor.dtype in PAIRS and not is_abstract(tensor))
+
+
+def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as what is written of it: complex numbers are pairs of reals, along one more axis."""
+    held = tensor.detach()
+    return torch.view_as_real(held.resolve_conj()) if tensor.dtype in PAIRS else held
+
+
+def form_of(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]]:
+    """The format and the shape of that."""
+    if tensor.dtype in PAIRS:
+        return dtype_name(PAIRS[tensor.dtype]), (*tensor.shape, 2)
+    return dtype_name(tensor.dtype), tuple(tensor.shape)
 
 
 def maker_of(tensor: torch.Tensor) -> Any:

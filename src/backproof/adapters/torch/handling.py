@@ -17,7 +17,7 @@ from weakref import ReferenceType, ref
 
 import torch
 
-from backproof.adapters.torch.encode import has_numbers, in_full, tensors_in
+from backproof.adapters.torch.encode import in_full, is_written, numbers_of, tensors_in
 from backproof.adapters.torch.hands import DEPTH, HANDS, Hand, line, operation, scaler_scale, world
 from backproof.adapters.torch.values import Values, storage_of
 from backproof.trace.handling import Moment
@@ -89,7 +89,7 @@ class Handling:
                         del self._known[name]
                         changed[name] = None
                     continue
-                if not has_numbers(gradient):
+                if not is_written(gradient):
                     continue
                 key = self.observer.values.epoch(gradient)
                 if known is not None and known[0] == key and name not in self._dirty and not closely:
@@ -104,7 +104,7 @@ class Handling:
         return changed
 
     def _same(self, gradient: torch.Tensor, number: int) -> bool:
-        kept, now = self.observer.values.numbers.get(f"v{number}"), in_full(gradient)
+        kept, now = self.observer.values.numbers.get(f"v{number}"), numbers_of(in_full(gradient))
         if kept is None or kept.dtype != now.dtype or kept.shape != now.shape:
             return False
         return torch.equal(kept, now) or bool((kept.eq(now) | (kept.isnan() & now.isnan())).all())

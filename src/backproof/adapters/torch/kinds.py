@@ -10,14 +10,14 @@ from torch.overrides import resolve_name
 
 from backproof.adapters.torch.effects import EACH
 from backproof.adapters.torch.passes import PASSES
-from backproof.lowering import LOWERINGS, canonical
+from backproof.lowering import LOWERINGS, PAIRED, canonical
 
-VIEWS_BY_GETTER = {"T", "mT", "H", "mH", "real"}
+VIEWS_BY_GETTER = {"T", "mT", "H", "mH", "real", "imag"}
 # Calls that make tensors from nothing, or copies that autograd knows nothing of: sources, which say nothing of mathematics.
 SOURCES = set(
     "tensor as_tensor arange zeros ones full empty zeros_like ones_like full_like empty_like rand randn randint rand_like randn_like "
     "randint_like randperm eye linspace logspace tril_indices triu_indices new_zeros new_ones new_full new_empty new_tensor bernoulli "
-    "multinomial normal poisson from_numpy empty_strided new_empty_strided complex polar frombuffer __deepcopy__".split()
+    "multinomial normal poisson from_numpy empty_strided new_empty_strided frombuffer __deepcopy__".split()
 )
 # In place, and random or of nothing: what they write is a source too.
 FILLS = {
@@ -64,7 +64,7 @@ def _sorted_out(name: str) -> tuple[str, str]:
         return "each", op.removeprefix(EACH)
     if op.endswith("_") and not op.endswith("__"):
         return "write", op
-    return ("call" if op in LOWERINGS else "through"), op
+    return ("call" if op in LOWERINGS or f"{PAIRED}{op}" in LOWERINGS else "through"), op
 
 
 def transformed() -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, one_of, renumbered, writes_in_place
+from backproof.adapters.torch.effects import EFFECTS, Casts, bound_to, in_pairs, one_of, renumbered, writes_in_place
 from backproof.adapters.torch.encode import dtype_name, encode, maker_of, tensors_in
 from backproof.adapters.torch.gradients import Gradients
 from backproof.adapters.torch.handling import Handling
@@ -308,6 +308,7 @@ class Observer(TorchFunctionMode):
         at: int | None = None,
         region: int | None = None,
     ) -> None:
+        op, said = in_pairs(self.values.paired, op, said, outputs)
         region = self.region if region is None else region
         lower = dtype_name(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else ""
         grad = torch.is_grad_enabled() or self.region is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import dtype_name, has_numbers, is_abstract, maker_of
+from backproof.adapters.torch.encode import PAIRS, dtype_name, form_of, is_abstract, is_written, maker_of, numbers_of
 from backproof.trace.step import Value
 
 
@@ -49,6 +49,8 @@ class Values:
         self.found: dict[int, Value] = {}
         self.numbers: dict[str, torch.Tensor] = {}
         self.unseen: list[dict[str, Any]] = []
+        self.paired: set[int] = set()
+        """The values that are complex numbers."""
         self.follow: Callable[..., None] = lambda tensor, number, *, made: None
         """Asks to be shown the gradient of a new value; says whether a recorded call has made it."""
         self.note: Callable[[int, torch.Tensor], None] = lambda number, tensor: None
@@ -159,9 +161,10 @@ class Values:
         else:
             number = self._new(tensor, "gradient")
             self._take(tensor, number)
-        copy = tensor.detach().clone()
+        held = numbers_of(tensor)
+        copy = held.clone()
         for key in memory.keys:
-            if key in self.numbers and _one_place(self.numbers[key], tensor):
+            if key in self.numbers and _one_place(self.numbers[key], held):
                 self.numbers[key] = copy
         memory.keys[:] = [key for key in memory.keys if self.numbers.get(key) is not copy]
         return number
@@ -179,16 +182,18 @@ class Values:
         abstract = is_abstract(tensor)
         inner = (self.inside or abstract) and origin == "call" and tensor.is_floating_point()
         name = self.names.get(id(tensor), "")
-        self.found[number] = Value(number, dtype_name(tensor.dtype), tuple(tensor.shape), name, origin, inner)
-        if stored and has_numbers(tensor):
+        self.found[number] = Value(number, *form_of(tensor), name, origin, inner)
+        if tensor.dtype in PAIRS:
+            self.paired.add(number)
+        if stored and is_written(tensor):
             self.hold(f"v{number}", tensor)
             self.note(number, self.numbers[f"v{number}"])
         return number
 
     def hold(self, key: str, tensor: torch.Tensor) -> None:
         """Hold on to a tensor's numbers, without a copy as long as they do not change."""
-        if has_numbers(tensor):
-            self.numbers[key] = tensor.detach()
+        if is_written(tensor):
+            self.numbers[key] = numbers_of(tensor)
             self._memory(tensor).keys.append(key)
 
     def _take(self, tensor: torch.Tensor, number: int) -> None:
@@ -362,7 +367,7 @@ def _version(tensor: torch.Tensor) -> int:
 
 
 def _same_kind(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.dtype == b.dtype
+    return a.dtype == b.dtype and a.dtype not in PAIRS  # how pairs lie is not told
 
 
 def _one_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
