@@ -110,7 +110,29 @@ def tried_again() -> Made:
     return model, [optimizer], step
 
 
+class Turning(nn.Module):
+    """Complex weights: as pairs of reals they are updated, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.turn = nn.Linear(8, 8), nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (torch.view_as_complex(self.first(x).view(-1, 4, 2)) * self.turn).abs()
+
+
+def turning(kind: type[torch.optim.Optimizer], **given: float) -> Program:
+    def make() -> Made:
+        model = Turning()
+        return classified(model, optimizer=kind(model.parameters(), **given))
+
+    return Program(f"complex weights, by {kind.__name__}", make)
+
+
 LOOPS = (
+    turning(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.1),
+    turning(torch.optim.AdamW, lr=0.1, amsgrad=True),
+    turning(torch.optim.RMSprop, lr=0.1),
     Program("batches fetched within a step", lambda: fed(0)),
     Program("batches fetched by processes", lambda: fed(2)),
     Program("layers made within a step", grown, ("qr",)),

@@ -427,7 +427,7 @@ PROGRAMS = (
     Program(
         "complex numbers",
         lambda: classified(Spectrum()),
-        ("rfft", "backward of rfft", "update of filter"),
+        ("rfft", "backward of rfft"),
     ),
     Program("torch.vmap", mapped, ("value", "gradient of")),
     Program("torch.func.grad", gradients_as_functions, (".grad of",)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from backproof.adapters.torch.encode import dtype_name, encode, has_numbers
+from backproof.adapters.torch.encode import dtype_name, encode, is_written, numbers_of
 from backproof.adapters.torch.handling import Handling
 from backproof.adapters.torch.values import Values
 from backproof.errors import UsageError
@@ -72,9 +72,9 @@ class Updates:
         numbers, update = self.values.numbers, len(self.found)
         for i, parameter in enumerate(parameters_of(optimizer)):
             name = self._name(parameter, i)
-            if not has_numbers(parameter):
+            if not is_written(parameter):
                 continue
-            numbers[f"u{update}:{when}:parameter:{name}"] = parameter.detach().clone()
+            numbers[f"u{update}:{when}:parameter:{name}"] = numbers_of(parameter).clone()
             for key, item in optimizer.state.get(parameter, {}).items():
                 if isinstance(item, (torch.Tensor, int, float)) and not isinstance(item, bool):
                     numbers[f"u{update}:{when}:{key}:{name}"] = _tensor(item)
@@ -100,7 +100,7 @@ def _told(optimizer: torch.optim.Optimizer) -> dict[str, float]:
 
 
 def _tensor(item: Any) -> torch.Tensor:
-    return item.detach().clone() if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
+    return numbers_of(item).clone() if isinstance(item, torch.Tensor) else torch.tensor(item, dtype=torch.float64)
 
 
 def plain_optimizer(optimizer: Any) -> torch.optim.Optimizer:
