@@ -20,7 +20,7 @@ import torch
 
 from backproof.adapters.classic.pytorch_helper import TraceDumper
 from helper_cost import Training
-from peer import command, peer
+from peer import command, installed, peer
 
 STREAMS = {"2-2-2": (2, 2, 2), "9-16-4": (9, 16, 4)}
 
@@ -58,7 +58,7 @@ def measured(line, path):
     A small launcher starts it: a child begins with its parent's memory, and this process holds a framework.
     """
     launched = [sys.executable, "-S", "-c", LAUNCHER, *line, str(path)]
-    said = subprocess.run(launched, capture_output=True, check=True, text=True).stdout.split()
+    said = subprocess.run(launched, capture_output=True, check=True, text=True, env=installed()).stdout.split()
     seconds, processor, peak = map(float, said)
     return Run(seconds, processor, peak / (1024 if sys.platform == "linux" else 1 << 20))
 

@@ -32,6 +32,11 @@ def peer(given: str | None = None) -> Path | None:
     return folder
 
 
+def installed() -> dict[str, str]:
+    """The environment of a command as users have it: what an installed package holds is compiled."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def command(folder: Path) -> list[str]:
     """Its command line."""
     return ["node", str(folder / "dist" / "bin" / "bp.js")]

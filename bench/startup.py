@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from peer import installed
+
 BP = str(Path(sys.executable).with_name("bp"))
 STARTS = {
     "python -c pass": ([sys.executable, "-c", "pass"], None),
@@ -22,7 +24,7 @@ STARTS = {
 def once(command: list[str]) -> float:
     """One run, in seconds."""
     begin = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=installed())
     return time.perf_counter() - begin
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 from backproof.receipt.authoring import BUILTIN, author_step
 from backproof.receipt.authoring.builtin import dense_topology, numeric_policy
 from backproof.receipt.emission import emit
-from peer import CACHE, command, peer
+from peer import CACHE, command, installed, peer
 
 TOLERANCE = {"atol": 1e-8, "rtol": 1e-6}  # the widest that the peer accepts; it takes the file's word for its bounds
 GOAL = 20.0
@@ -117,7 +116,7 @@ def run(command: list[str]) -> Cost:
         "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
     script = [sys.executable, "-I", "-S", "-c", probe, *command]
-    told = subprocess.run(script, capture_output=True, text=True, check=True, env=os.environ).stdout.split()
+    told = subprocess.run(script, capture_output=True, text=True, check=True, env=installed()).stdout.split()
     return Cost(time.perf_counter() - begin, int(told[1]) / 1024, int(told[0]))
 
 
