@@ -14,8 +14,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Results must not depend on fused operations, so that every machine computes the same. (A convolution asks for them by name: it takes the
 # place of a library's product of matrices, whose last bits are the machine's too.)
-FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
+FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 SOURCES = {
+    "src/backproof/engine/native/fused.c": "libfused",
     "src/backproof/receipt/native/scan.c": "libscan",
     "src/backproof/engine/native/convolve.c": "libconvolve",
     "src/backproof/verify/native/screen.c": "libscreen",

@@ -214,6 +214,9 @@ _CACHED = 1 << 18  # numbers that stay near the processor
 _MUCH = 1 << 16  # numbers, from which on a copy is worth more than one thread
 
 
+_ROUND = 64  # numbers that are added one by one in the time of one more addition of arrays
+
+
 class _Scratch(threading.local):
     """Memory of a thread's own for what is written, read and forgotten: fresh memory costs more than what is done with it."""
 
@@ -364,5 +367,18 @@ class NumPyKernels(Kernels):
         if rows.shape[1] == 1 and rows.dtype == np.float64 and where.size:  # of nothing, it counts in integers
             return np.bincount(where, weights=rows[:, 0], minlength=size).reshape(size, 1)
         found = np.zeros((size, rows.shape[1]), dtype=rows.dtype)
-        np.add.at(found, where, rows)
+        if not where.size:
+            return found
+        order = np.argsort(where, kind="stable")
+        placed = where[order]
+        begins = np.flatnonzero(np.concatenate([[True], placed[1:] != placed[:-1]]))
+        counts = np.diff(np.append(begins, where.size))
+        most = int(counts.max())
+        if most * _ROUND > rows.size:
+            np.add.at(found, where, rows)
+            return found
+        # First what comes first to each place, then what comes second: no place twice at a time.
+        for turn in range(most):
+            chosen = order[begins[counts > turn] + turn]
+            found[where[chosen]] += rows[chosen]
         return found

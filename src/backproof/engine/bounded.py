@@ -22,6 +22,7 @@ from backproof.engine.doubt import any_doubt, astray, doubt_of, if_any, unsure_w
 from backproof.engine.sums import (
     SLACK,
     are_whole,
+    floor_of,
     is_one_whole,
     magnitude_of,
     never_nan,
@@ -43,6 +44,8 @@ from backproof.numerics import FORMATS, Format, format_named, gamma, likely
 __all__ = ["Bound", "Bounded"]
 
 _KERNELS = NumPyKernels("float64")
+FEW = 8
+"""A brief bound of a sum of products has one of so many of them: the honest are far inside even of that."""
 
 
 @final
@@ -54,7 +57,7 @@ class Bounded(Domain):
     ) -> None:
         """Without doubting, decisions are taken to have been made as they are here.
 
-        Briefly, both bounds are the likely one: what is within it holds, and of anything else nothing is said.
+        Briefly, both bounds are one that is never more than the likely one: what is within it holds, and of anything else nothing is said.
         """
         self.brief = brief
         self.doubting, self.doubts, self.margin = doubting, 0, 0.0
@@ -199,6 +202,10 @@ class Bounded(Domain):
             if np.max(magnitude, initial=0.0) <= 2.0**self.storage.precision:
                 return Bound(y)  # whole numbers that stay small are added without rounding, in any order
         if exact and self.accumulation is self.storage:
+            if self.brief and not whole and sums.some is not None:
+                few = [value[some] for value, some in zip(values, sums.some(FEW, *values, **params), strict=True)]
+                least = floor_of(run, few, y, n, self.accumulation, float(likely(n, unit)) + operands)
+                return Bound(y, least, least)
             magnitude = magnitude if whole else magnitude_of(run, values, n, self.accumulation)
             under, top = n * self.accumulation.underflow, float(np.max(magnitude, initial=0.0))
 
@@ -332,8 +339,7 @@ class Bounded(Domain):
     def _scatter(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
         index, updates = values
         y = primitive.forward(_KERNELS, index, updates, **params)
-        hits = primitive.forward(_KERNELS, index, np.ones_like(updates), **params)
-        n = max(int(hits.max(initial=0.0)) - 1, 0)
+        n = max(_most_hits(primitive, index, updates, params) - 1, 0)
         unit = own(self.accumulation)
 
         def run(size: Any) -> Any:
@@ -349,11 +355,13 @@ class Bounded(Domain):
                 return None
             moved = 0 if doubt is None else int(np.count_nonzero(doubt))
             factor, grown = float(rule(n + moved, unit)), abs(updates) + (0.0 if e is None else e)
-            found = run(factor * grown if e is None else e + factor * grown) + (n + moved) * self.accumulation.underflow
+            terms = factor * grown if e is None else e + factor * grown
+            # Where nothing comes, nothing is rounded, and memory stays untouched.
+            found = run(never_nan(terms) + self.accumulation.underflow)
             if doubt is not None:
                 # What is in doubt may be missing from where it is, and turn up anywhere along the axis.
-                found = found + (1 + factor) * astray(primitive.name, index, doubt, grown, params["axis"])
-            found = self._unless_overflow(never_nan(found), run, [grown], n + moved + 1, 1 + factor)
+                found = found + moved * self.accumulation.underflow + (1 + factor) * astray(primitive.name, index, doubt, grown, params["axis"])
+            found = self._unless_overflow(found if doubt is None else never_nan(found), run, [grown], n + moved + 1, 1 + factor)
             return found if self.accumulation is self.storage else self._rounded(y, found, 1.0)
 
         least = bound([given.likely for given in x], likely)
@@ -393,3 +401,10 @@ class Bounded(Domain):
             return spread if exact else self._rounded(y, spread, 1.0)
 
         return Bound(y, *self._both(x, bound_of))
+
+
+def _most_hits(primitive: Primitive, index: Any, updates: Any, params: Any) -> int:
+    """How many numbers are scattered to one place, at the most."""
+    if primitive.name == "scatter_add":
+        return int(np.max(np.unique(index, return_counts=True)[1], initial=0))
+    return int(primitive.forward(_KERNELS, index, np.ones_like(updates), **params).max(initial=0.0))

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from backproof.engine.bounded import Bound
+from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.cuts import axes_read, resized
 from backproof.engine.domain import Domain
-from backproof.engine.threads import threads
+from backproof.engine.fused import Fused, fused
+from backproof.engine.native.fused import library
+from backproof.engine.threads import allowed, one_for_each_product, threads
 from backproof.ir.graph import Graph, Leaf, Node
 from backproof.ir.types import Type
 
@@ -27,6 +29,9 @@ PRODUCT_SLAB = 1 << 18
 """The same where matrices are multiplied, which is slow in thin strips: at least this, and what all slabs read, which is held anyway."""
 MOST_NODES = 200
 """A graph of more is not taken apart where it cannot be cut."""
+KIND_OF_DTYPE = {"f": "real", "i": "int", "b": "bool", "u": "none"}
+SPARSE = 8
+"""So many times more room than numbers that are scattered over it."""
 AGAIN = 4
 """What every slab reads as a whole is not read more often than this, measured by the slabs themselves."""
 
@@ -159,6 +164,7 @@ class Survey:
             self.heaviest[value] = max(own, *(self.heaviest[a] for a in node.arguments), 0)
         self._plans: dict[tuple[int, int], Plan | None] = {}
         self._graphs: dict[tuple[int, int, int], Survey] = {}
+        self._runs: dict[tuple[int, str, tuple[bool, ...]], Fused | None] = {}
 
     def plan(self, value: int, axis: int) -> Plan | None:
         """A value cut along an axis; None if that would not help."""
@@ -169,8 +175,22 @@ class Survey:
             self._plans[key] = found if found is not None and found.whole <= found.cut else None
         return self._plans[key]
 
+    def run(self, value: int, D: Bounded, exact: tuple[bool, ...]) -> Fused | None:
+        """The run of operations that ends in a value; None where there is none. `exact` says which leaves are."""
+        key = value, D.name, exact
+        if key not in self._runs:
+            self._runs[key] = fused(self.graph, value, D, exact)
+        return self._runs[key]
+
     def best(self, value: int) -> Plan | None:
-        """A value cut along the axis that leaves least to be read by every slab; the first of equals, whose slabs lie together."""
+        """A value cut along the axis that leaves least to be read by every slab; the first of equals, whose slabs lie together.
+
+        What is scattered over much room stays whole: most of it is never touched.
+        """
+        node = self.graph.node(value)
+        if node is not None and node.op == "scatter_add":
+            if SPARSE * self.graph.types[node.arguments[1]].size <= self.graph.types[value].size:
+                return None
         plans = [self.plan(value, axis) for axis in range(self.graph.types[value].rank)]
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.whole, default=None)
 
@@ -260,28 +280,59 @@ class Slabs:
 
     def plainly(self, value: int) -> Any:
         """With all that it is made of at once."""
-        needed, todo = {value}, [value]
-        while todo:
-            node = self.graph.node(todo.pop())
-            for argument in () if node is None else node.arguments:
+        runs, needed, todo = self._runs(), {value}, [value]
+        reads: dict[int, tuple[int, ...]] = {}
+        for at in todo:
+            node, run = self.graph.node(at), runs(at)
+            reads[at] = run.reads if run is not None else () if node is None else node.arguments
+            for argument in reads[at]:
                 if argument not in needed and argument not in self._known:
                     needed.add(argument)
                     todo.append(argument)
         found: dict[int, Any] = {}
         with np.errstate(all="ignore"):
             for made in sorted(needed):
-                node = self.graph.node(made)
-                if node is None:
-                    found[made] = self.value(made)
-                    continue
-                x = [found[a] if a in found else self._known[a] for a in node.arguments]
-                found[made] = self.D.apply(node.primitive, *x, **node.given)
-        return found[value]
+                node, run = self.graph.node(made), runs(made)
+                if run is not None:
+                    found[made] = run.run([self._seen(a, found) for a in reads[made]])
+                elif node is None:
+                    found[made] = None  # read when it is wanted, as it is or as a value of the domain
+                else:
+                    found[made] = self.D.apply(node.primitive, *(self._had(a, found) for a in reads[made]), **node.given)
+        return self._had(value, found)
+
+    def _had(self, value: int, found: dict[int, Any]) -> Any:
+        """A value of the domain that is there."""
+        had = found.get(value)
+        return self.value(value) if had is None else had
+
+    def _seen(self, value: int, found: dict[int, Any]) -> Any:
+        """A value that is there, as it was given."""
+        if self.graph.node(value) is None and value not in self._known:
+            given = self.leaves[value]
+            fits = isinstance(given, np.ndarray) and KIND_OF_DTYPE[given.dtype.kind] == self.graph.types[value].kind
+            if isinstance(given, Bound) or fits:
+                return given
+        return self._had(value, found)
+
+    def _runs(self) -> Callable[[int], Fused | None]:
+        """Which values are evaluated with others, in one run."""
+        D = self.D
+        if not (isinstance(D, Bounded) and D.brief and library() is not None):
+            return lambda value: None
+        exact = tuple(not (isinstance(given, Bound) and given.likely is not None) for given in self.leaves)
+        return lambda value: self.survey.run(value, D, exact)
 
 
 def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, int], Any]) -> list[Any]:
     """What is made of each slab of several values of one shape, cut alike."""
     width, step = cuts[0][1].width, min(plan.step() for _, plan in cuts)
+    alone = all(evaluation.alone for evaluation, _ in cuts)
+    pool = threads("slab") if alone else None
+    multiplies = any(plan.multiplies for _, plan in cuts)
+    count = -(-width // step)
+    if pool is not None and (count > 1 or multiplies):
+        step = -(-width // (count + -count % allowed()))  # as many for each thread
     places = [(begin, min(begin + step, width)) for begin in range(0, width, step)]
     for evaluation, plan in cuts:
         evaluation.prepare(plan, {end - begin for begin, end in places})
@@ -289,9 +340,10 @@ def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, 
     def work(place: tuple[int, int]) -> Any:
         return use([evaluation.slab(plan, *place) for evaluation, plan in cuts], *place)
 
-    alone = all(evaluation.alone and not plan.multiplies for evaluation, plan in cuts)
-    pool = threads("slab") if alone and len(places) > 1 else None
-    return list(map(work, places) if pool is None else pool.map(work, places))
+    if pool is None or len(places) == 1:
+        return list(map(work, places))
+    with one_for_each_product():
+        return list(pool.map(work, places))
 
 
 def part_of(given: Any, axis: int, begin: int, end: int) -> Any:

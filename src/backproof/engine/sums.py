@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from backproof.engine.bound import Error
+from backproof.engine.native.fused import floored
 from backproof.numerics import FORMATS, Format
 
 # Bounds are themselves computed in float64, and compared with a value computed in float64.
@@ -32,18 +33,38 @@ def magnitude_of(run: Any, values: Sequence[Any], n: int, accumulation: Format) 
 
     Each of the n + 1 terms of a sum of what is not negative meets at most n + 2 roundings; what underflows is added back.
     """
-    if accumulation.precision > SINGLE.precision:
+    sizes, lost = _singly(values, n, accumulation)
+    if sizes is None:
         return run(*map(abs, values))
+    found = run(*sizes).astype(np.float64)
+    found *= 1 + _growth(n)
+    found += lost
+    return found
+
+
+def floor_of(run: Any, few: Sequence[Any], y: Any, n: int, accumulation: Format, factor: float) -> Any:
+    """A bound from below of sums y of n + 1 terms, some of which are products of `few`: no sum is larger than its terms' sizes."""
+    under, (sizes, lost) = n * accumulation.underflow, _singly(few, n, accumulation)
+    if sizes is None:
+        return np.maximum(run(*map(abs, few)), abs(y)) * factor + under
+    return floored(y, run(*sizes), 1 - _growth(n), lost, factor, under)
+
+
+def _growth(n: int) -> float:
+    return 2 * (n + 4) * SINGLE.unit
+
+
+def _singly(values: Sequence[Any], n: int, accumulation: Format) -> tuple[list[Any] | None, float]:
+    """Sizes in float32, and what may underflow in a sum of their products; None where float32 is too coarse or too narrow."""
+    if accumulation.precision > SINGLE.precision:
+        return None, 0.0
     sizes = [value.astype(np.float32) for value in values]
     for size in sizes:
         np.abs(size, out=size)
     largest = [float(np.max(size, initial=0.0)) for size in sizes]
     if not (n + 2) * math.prod(max(top, 1.0) for top in largest) <= SINGLE.largest / 4:
-        return run(*map(abs, values))
-    found = run(*sizes).astype(np.float64)
-    found *= 1 + 2 * (n + 4) * SINGLE.unit
-    found += (n + 1) * SINGLE.underflow * (1 + sum(largest))
-    return found
+        return None, 0.0
+    return sizes, (n + 1) * SINGLE.underflow * (1 + sum(largest))
 
 
 def weighted_growth(z: Any, weight: Any, ulps: float) -> Any:

@@ -38,6 +38,8 @@ class Sums:
     """
 
     roundings: Callable[..., int]
+    some: Callable[..., tuple[Any, ...]] | None = None
+    """`some(part, *x, **params)`: where the operands have one of `part` of the terms, whose sizes never add up to more than those of all."""
 
 
 @dataclass(frozen=True)

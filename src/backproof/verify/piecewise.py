@@ -16,7 +16,7 @@ from backproof.verify.equation import Judgement, Measured, Total, added, measure
 from backproof.verify.origin import Origin
 
 DENSE = 3
-"""A contribution that cannot be cut is held with its two bounds."""
+"""A contribution that cannot be cut is held with its two bounds; better one that is not the result of a product."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Followed:
             return False
         whole = given.flags.c_contiguous and claimed.flags.c_contiguous
         return whole and given.ctypes.data == claimed.ctypes.data and not self.origin.stored
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether large matrices are multiplied in it."""
+        return any(node.op in ("dot_general", "conv") for node in self.slabs.graph.nodes)
 
     @property
     def doubtful(self) -> bool:
@@ -147,5 +152,8 @@ def _axis(parts: Sequence[Followed], rank: int, size: int) -> int | None:
     for axis in range(rank):
         plans = [part.plan(axis) for part in parts]
         if any(plan is not None and plan.step() < plan.width for plan in plans):
-            costs[axis] = sum(DENSE * size if plan is None else plan.whole for plan in plans)
+            costs[axis] = sum(
+                (DENSE + part.multiplies) * size if plan is None else plan.whole
+                for part, plan in zip(parts, plans, strict=True)
+            )
     return min(costs, key=lambda axis: costs[axis], default=None)

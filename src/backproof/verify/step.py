@@ -52,10 +52,8 @@ class Options:
 def verify_step(recorded: Recorded, options: Options | None = None) -> StepVerdict:
     """Derive every equation of a step and compare."""
     options = options or Options()
-    if options.screen:
-        with one_for_each_product():
-            return _verified(recorded, options, Screening())
-    return _verified(recorded, options, None)
+    with one_for_each_product():  # slabs are derived side by side; threads that wait for products would be in their way
+        return _verified(recorded, options, Screening() if options.screen else None)
 
 
 def _verified(recorded: Recorded, options: Options, screening: Screening | None) -> StepVerdict:

@@ -108,13 +108,42 @@ def _by_partner(contract: AxisPair) -> tuple[int, ...]:
     return tuple(mine for _, mine in sorted(zip(contract[1], contract[0], strict=True)))
 
 
+def _some_terms(part: int, a: Value, b: Value, contract: AxisPair, batch: AxisPair) -> tuple[Any, Any]:
+    """One of `part` along the longest contracted axis."""
+    if not contract[0]:
+        return ..., ...
+    left, right = max(zip(*contract, strict=True), key=lambda pair: a.shape[pair[0]])
+    chosen = _telling(part, (a, left), (b, right))
+    return (slice(None),) * left + (chosen,), (slice(None),) * right + (chosen,)
+
+
+def _some_channels(part: int, x: Value, w: Value, groups: int, **_: Any) -> tuple[Any, Any]:
+    """One of `part` of the channels."""
+    chosen = ... if groups > 1 else (slice(None), _telling(part, (x, 1), (w, 1)))
+    return chosen, chosen
+
+
+def _telling(part: int, *operands: tuple[Value, int]) -> list[int]:
+    """One of `part` of the places along an axis: those with the largest numbers, and as many at equal distances from either end.
+
+    Where a few terms are all there is (a target's row of a gradient, the first rows under a triangular mask), these have them.
+    """
+    size = operands[0][0].shape[operands[0][1]]
+    peaks = 1.0
+    for x, axis in operands:
+        others = tuple(i for i in range(len(x.shape)) if i != axis)
+        peaks = peaks * (x.max(axis=others, initial=0) - x.min(axis=others, initial=0))
+    largest = peaks.argsort()[size - size // (2 * part) :]
+    return sorted({*range(0, size, 4 * part), *range(size - 1, -1, -4 * part), *largest.tolist()})
+
+
 DOT_GENERAL = bilinear(
     "dot_general",
     "y = Σ a·b over the contracted axes, for each index of the batch axes",
     _contracted,
     _contract,
     (_uncontract_left, _uncontract_right),
-    Sums(lambda a, b, contract, batch: math.prod(a.shape[axis] for axis in contract[0])),
+    Sums(lambda a, b, contract, batch: math.prod(a.shape[axis] for axis in contract[0]), _some_terms),
     ("contract", "batch"),
 )
 
@@ -323,7 +352,7 @@ CONV = bilinear(
     _convolved,
     _convolve,
     (_conv_input, _conv_weight),
-    Sums(lambda x, w, **_: math.prod(w.shape[1:])),
+    Sums(lambda x, w, **_: math.prod(w.shape[1:]), _some_channels),
     ("stride", "padding", "input_dilation", "window_dilation", "groups"),
 )
 
