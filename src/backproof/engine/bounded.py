@@ -360,8 +360,14 @@ class Bounded(Domain):
             found = run(never_nan(terms) + self.accumulation.underflow)
             if doubt is not None:
                 # What is in doubt may be missing from where it is, and turn up anywhere along the axis.
-                found = found + moved * self.accumulation.underflow + (1 + factor) * astray(primitive.name, index, doubt, grown, params["axis"])
-            found = self._unless_overflow(found if doubt is None else never_nan(found), run, [grown], n + moved + 1, 1 + factor)
+                found = (
+                    found
+                    + moved * self.accumulation.underflow
+                    + (1 + factor) * astray(primitive.name, index, doubt, grown, params["axis"])
+                )
+            found = self._unless_overflow(
+                found if doubt is None else never_nan(found), run, [grown], n + moved + 1, 1 + factor
+            )
             return found if self.accumulation is self.storage else self._rounded(y, found, 1.0)
 
         least = bound([given.likely for given in x], likely)

@@ -21,7 +21,15 @@ import numpy as np
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.bound import Bound
 from backproof.engine.bounded import Bounded
-from backproof.engine.native.fused import BLOCK, REGISTERS, InputStruct, InstructionStruct, MeasureStruct, ProgramStruct, library
+from backproof.engine.native.fused import (
+    BLOCK,
+    REGISTERS,
+    InputStruct,
+    InstructionStruct,
+    MeasureStruct,
+    ProgramStruct,
+    library,
+)
 from backproof.engine.sums import own
 from backproof.ir.graph import Graph, Node
 from backproof.ir.primitives.elementwise import EXP_ULPS
@@ -123,7 +131,9 @@ class Fused:
             value = by_value[source.value]
             arrays = (value.value, value.likely) if isinstance(value, Bound) else (value, None)
             for j, array in enumerate(arrays):
-                seen, offsets, step = _seen(np.asarray(0.0) if array is None else array, source, self.frame, array is None)
+                seen, offsets, step = _seen(
+                    np.asarray(0.0) if array is None else array, source, self.frame, array is None
+                )
                 held += (seen, offsets)
                 inputs[2 * i + j] = InputStruct(seen.ctypes.data, offsets.ctypes.data, step, KINDS[seen.dtype])
         v = np.empty(columns if self.sink == COLUMN else self.shape)
@@ -483,7 +493,9 @@ class _Writer:
         unit, under, x, y = step.numbers
         if step.op == "load":
             bound = -1 if step.known else 2 * step.source + 1
-            return InstructionStruct(CODE["load"], places[id(step), at], 2 * step.source, bound, 0, 0, 0.0, 0.0, 0.0, 0.0)
+            return InstructionStruct(
+                CODE["load"], places[id(step), at], 2 * step.source, bound, 0, 0, 0.0, 0.0, 0.0, 0.0
+            )
         reads = list(step.reads)
         spare = places[0, 0]
         if step.op == "where":  # its condition is the third

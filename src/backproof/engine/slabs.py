@@ -188,9 +188,9 @@ class Survey:
         What is scattered over much room stays whole: most of it is never touched.
         """
         node = self.graph.node(value)
-        if node is not None and node.op == "scatter_add":
-            if SPARSE * self.graph.types[node.arguments[1]].size <= self.graph.types[value].size:
-                return None
+        scattered = 0 if node is None or node.op != "scatter_add" else self.graph.types[node.arguments[1]].size
+        if 0 < SPARSE * scattered <= self.graph.types[value].size:
+            return None
         plans = [self.plan(value, axis) for axis in range(self.graph.types[value].rank)]
         return min((plan for plan in plans if plan is not None), key=lambda plan: plan.whole, default=None)
 
@@ -298,7 +298,9 @@ class Slabs:
                 elif node is None:
                     found[made] = None  # read when it is wanted, as it is or as a value of the domain
                 else:
-                    found[made] = self.D.apply(node.primitive, *(self._had(a, found) for a in reads[made]), **node.given)
+                    found[made] = self.D.apply(
+                        node.primitive, *(self._had(a, found) for a in reads[made]), **node.given
+                    )
         return self._had(value, found)
 
     def _had(self, value: int, found: dict[int, Any]) -> Any:

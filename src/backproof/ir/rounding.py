@@ -39,7 +39,7 @@ class Sums:
 
     roundings: Callable[..., int]
     some: Callable[..., tuple[Any, ...]] | None = None
-    """`some(part, *x, **params)`: where the operands have one of `part` of the terms, whose sizes never add up to more than those of all."""
+    """`some(part, *x, **params)`: where the operands have one of `part` of the terms; their sizes never add up to more than all do."""
 
 
 @dataclass(frozen=True)

@@ -219,8 +219,8 @@ def measured(claimed: Any, derived: Bound) -> Measured:
     shape = y.shape
     claims, values, certain = (_flat(a, shape) for a in (claimed, y, derived.certain))
     near = certain if derived.likely is derived.certain else _flat(derived.likely, shape)
-    if near is certain and (found := quickly(claims, values, near)) is not None:
-        return _said(found, claims, values, certain, shape)
+    if near is certain and (quick := quickly(claims, values, near)) is not None:
+        return _said(quick, claims, values, certain, shape)
     worst = likely = norm = lean = 0.0
     at = free = 0
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The native evaluation of runs of operations, where it was built. Without it every operation is evaluated by itself, with the same outcome."""
+"""The native evaluation of runs of operations, where it was built. Without it each is evaluated by itself, with the same outcome."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _telling(part: int, *operands: tuple[Value, int]) -> list[int]:
     Where a few terms are all there is (a target's row of a gradient, the first rows under a triangular mask), these have them.
     """
     size = operands[0][0].shape[operands[0][1]]
-    peaks = 1.0
+    peaks: Any = 1.0
     for x, axis in operands:
         others = tuple(i for i in range(len(x.shape)) if i != axis)
         peaks = peaks * (x.max(axis=others, initial=0) - x.min(axis=others, initial=0))
