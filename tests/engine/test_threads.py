@@ -1,6 +1,8 @@
-"""Products by one thread: as long as that is asked for, and as before when it ends."""
+"""Products by one thread, as long as that is asked for; what is made ahead of who asks for it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -48,3 +50,24 @@ def test_openblas_does_as_it_is_told() -> None:
     with threads.one_for_each_product():
         assert ask() == 1
     assert ask() == before
+
+
+def test_what_is_made_ahead_comes_in_order_and_not_long_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "allowed", lambda: 2)
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(50):
+            taken.append(item)
+            yield item
+
+    for at, found in enumerate(threads.ahead("test", lambda item: item * item, items())):
+        assert found == at * at
+        assert len(taken) <= at + 3
+
+
+def test_what_goes_wrong_ahead_goes_wrong_where_it_is_asked_for() -> None:
+    found = threads.ahead("test", lambda item: 1 // item, [2, 1, 0, 1])
+    assert [next(found), next(found)] == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        list(found)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 @cache
@@ -34,6 +38,21 @@ def allowed() -> int:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=threads.cache_clear)  # a process that is forked has none of its parent's threads
+
+
+def ahead(purpose: str, work: Callable[[Item], Found], items: Iterable[Item]) -> Iterator[Found]:
+    """What is made of each item, in order, and not many before they are asked for."""
+    pool = threads(purpose)
+    if pool is None:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Found]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > allowed():
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 @contextmanager

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from backproof.engine.domain import float64
 from backproof.engine.evaluate import evaluate
+from backproof.engine.threads import ahead
 from backproof.errors import InputError
 from backproof.ir.graph import Graph
+from backproof.ir.types import Shape
 from backproof.numerics import FORMATS, format_named
 from backproof.optim.derive import (
     AFTER,
@@ -121,13 +124,17 @@ def screen(
         yield Screened(slice(0, parameter.size), _values(found), np.arange(parameter.size), found, {})
         return
     D, unit = float64(), format_named(formats.computing).unit
-    made: StepGraph | None = None
-    for stretch, block in blocks(optimizer, gradient, parameter, state, STRETCH):
+
+    @cache
+    def graph_of(shape: Shape) -> tuple[StepGraph, list[float]]:
+        held = {name: shape if np.ndim(array) else () for name, array in state.items()}
+        made = step_graph(optimizer, shape, held, settings, t, formats.parameter)
+        return made, floors(made.graph, unit)
+
+    def screened(place: tuple[slice, dict[str, Array]]) -> Screened:
+        stretch, block = place
         shape = block["parameter"].shape
-        if made is None or made.graph.types[1].shape != shape:
-            held = {name: block[name].shape for name in state}
-            made = step_graph(optimizer, shape, held, settings, t, formats.parameter)
-            least = floors(made.graph, unit)
+        made, least = graph_of(shape)
         run = evaluate(made.graph, D, [block[name] for name in made.inputs])
         values = {name: run[at] for name, at in made.outputs.items()}
         doubtful, near = np.zeros(shape, dtype=np.bool_), {}
@@ -139,7 +146,9 @@ def screen(
         elements = np.flatnonzero(doubtful)
         needed = elements.size > 0 or near.keys() != values.keys()
         derived = _derived_at(optimizer, block, elements, hyper, t, formats) if needed else {}
-        yield Screened(stretch, values, elements, derived, near)
+        return Screened(stretch, values, elements, derived, near)
+
+    yield from ahead("slab", screened, blocks(optimizer, gradient, parameter, state, STRETCH))
 
 
 def _stretch(claimed: Mapping[str, Array], name: str, stretch: slice, shape: tuple[int, ...]) -> Array:
