@@ -36,6 +36,10 @@ AGAIN = 4
 """What every slab reads as a whole is not read more often than this, measured by the slabs themselves."""
 
 
+Made = tuple[int, Fused | None, Node, tuple[int, ...]]
+"""A value, the run that ends in it or else the node that makes it, and what that reads."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A value of a graph, cut along an axis."""
@@ -72,6 +76,7 @@ class Plan:
                 todo.extend(node.arguments)
         return sum(self.graph.types[value].size for value in made)
 
+    @cached_property
     def step(self) -> int:
         """How wide a slab is."""
         largest = max(
@@ -83,12 +88,12 @@ class Plan:
         most = max(1, AGAIN * self.cut // max(self.whole, 1))  # slabs
         return min(max(1, room // max(largest, 1), -(-self.width // most)), self.width)
 
-    @property
+    @cached_property
     def multiplies(self) -> bool:
         """Whether a slab is a product of large matrices, which takes all processors by itself."""
         return any(_is_product(self.graph, value) for value, axis in self.along.items() if axis is not None)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How long the axis is."""
         return self.graph.types[self.value].shape[self.axis]
@@ -165,6 +170,8 @@ class Survey:
         self._plans: dict[tuple[int, int], Plan | None] = {}
         self._graphs: dict[tuple[int, int, int], Survey] = {}
         self._runs: dict[tuple[int, str, tuple[bool, ...]], Fused | None] = {}
+        self.orders: dict[tuple[int, str, tuple[bool, ...]], list[Made]] = {}
+        """What is made on the way to a value, where nothing is known before, by the domain in which runs are evaluated at once."""
 
     def plan(self, value: int, axis: int) -> Plan | None:
         """A value cut along an axis; None if that would not help."""
@@ -241,7 +248,7 @@ class Slabs:
         if self.survey.heaviest[value] <= SLAB:
             return self.plainly(value)
         plan = self.survey.best(value)
-        if plan is None or plan.step() >= plan.width:
+        if plan is None or plan.step >= plan.width:
             if plan is not None or len(self.graph) > MOST_NODES:
                 return self.plainly(value)
             x = [self.value(argument) for argument in node.arguments]
@@ -280,28 +287,37 @@ class Slabs:
 
     def plainly(self, value: int) -> Any:
         """With all that it is made of at once."""
-        runs, needed, todo = self._runs(), {value}, [value]
-        reads: dict[int, tuple[int, ...]] = {}
-        for at in todo:
-            node, run = self.graph.node(at), runs(at)
-            reads[at] = run.reads if run is not None else () if node is None else node.arguments
-            for argument in reads[at]:
-                if argument not in needed and argument not in self._known:
-                    needed.add(argument)
-                    todo.append(argument)
         found: dict[int, Any] = {}
         with np.errstate(all="ignore"):
-            for made in sorted(needed):
-                node, run = self.graph.node(made), runs(made)
+            for made, run, node, reads in self._order(value):
                 if run is not None:
-                    found[made] = run.run([self._seen(a, found) for a in reads[made]])
-                elif node is None:
-                    found[made] = None  # read when it is wanted, as it is or as a value of the domain
+                    found[made] = run.run([self._seen(a, found) for a in reads])
                 else:
-                    found[made] = self.D.apply(
-                        node.primitive, *(self._had(a, found) for a in reads[made]), **node.given
-                    )
+                    found[made] = self.D.apply(node.primitive, *(self._had(a, found) for a in reads), **node.given)
         return self._had(value, found)
+
+    def _order(self, value: int) -> list[Made]:
+        """What is made on the way to a value, and of what; as a run of operations, or by a node."""
+        runs = self._runs()
+        if self._known or runs is None:
+            return self._ordered(value, runs)
+        D, exact = runs
+        if (value, D.name, exact) not in self.survey.orders:
+            self.survey.orders[value, D.name, exact] = self._ordered(value, runs)
+        return self.survey.orders[value, D.name, exact]
+
+    def _ordered(self, value: int, runs: tuple[Bounded, tuple[bool, ...]] | None) -> list[Made]:
+        needed: dict[int, Made] = {}
+        todo = [value]
+        for at in todo:
+            node = self.graph.node(at)
+            if node is None or at in needed or at in self._known:
+                continue
+            run = None if runs is None else self.survey.run(at, *runs)
+            reads = node.arguments if run is None else run.reads
+            needed[at] = at, run, node, reads
+            todo += reads
+        return [needed[at] for at in sorted(needed)]
 
     def _had(self, value: int, found: dict[int, Any]) -> Any:
         """A value of the domain that is there."""
@@ -317,18 +333,16 @@ class Slabs:
                 return given
         return self._had(value, found)
 
-    def _runs(self) -> Callable[[int], Fused | None]:
-        """Which values are evaluated with others, in one run."""
-        D = self.D
-        if not (isinstance(D, Bounded) and D.brief and library() is not None):
-            return lambda value: None
-        exact = tuple(not (isinstance(given, Bound) and given.likely is not None) for given in self.leaves)
-        return lambda value: self.survey.run(value, D, exact)
+    def _runs(self) -> tuple[Bounded, tuple[bool, ...]] | None:
+        """The domain in which runs of operations are evaluated at once, and which leaves are exact; None where they are not."""
+        if not (isinstance(self.D, Bounded) and self.D.brief and library() is not None):
+            return None
+        return self.D, tuple(not (isinstance(given, Bound) and given.likely is not None) for given in self.leaves)
 
 
 def in_slabs(cuts: Sequence[tuple[Slabs, Plan]], use: Callable[[list[Any], int, int], Any]) -> list[Any]:
     """What is made of each slab of several values of one shape, cut alike."""
-    width, step = cuts[0][1].width, min(plan.step() for _, plan in cuts)
+    width, step = cuts[0][1].width, min(plan.step for _, plan in cuts)
     alone = all(evaluation.alone for evaluation, _ in cuts)
     pool = threads("slab") if alone else None
     multiplies = any(plan.multiplies for _, plan in cuts)

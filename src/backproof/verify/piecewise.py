@@ -151,7 +151,7 @@ def _axis(parts: Sequence[Followed], rank: int, size: int) -> int | None:
     costs: dict[int, int] = {}
     for axis in range(rank):
         plans = [part.plan(axis) for part in parts]
-        if any(plan is not None and plan.step() < plan.width for plan in plans):
+        if any(plan is not None and plan.step < plan.width for plan in plans):
             costs[axis] = sum(
                 (DENSE + part.multiplies) * size if plan is None else plan.whole
                 for part, plan in zip(parts, plans, strict=True)
