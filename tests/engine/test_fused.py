@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from backproof.engine import fused as module
 from backproof.engine import slabs
 from backproof.engine.bounded import Bound, Bounded
-from backproof.engine.fused import DECIDES, POINTWISE, fused, quickly
+from backproof.engine.fused import DECIDES, POINTWISE, quickly
 from backproof.engine.native.fused import BLOCK, library
+from backproof.engine.runs import fused
 from backproof.engine.slabs import Slabs, survey_of
 from backproof.engine.sums import floor_of
 from backproof.ir.build import Builder, Ref

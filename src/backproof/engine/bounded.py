@@ -25,8 +25,11 @@ from backproof.engine.sums import (
     floor_of,
     is_one_whole,
     magnitude_of,
+    most_hits,
     never_nan,
     nothing,
+    of_choice,
+    of_factors,
     of_product,
     of_total,
     own,
@@ -255,19 +258,7 @@ class Bounded(Domain):
         y = primitive.forward(_KERNELS, *values)
         if y.dtype.kind != "f":
             return Bound(y, *self._both(x, lambda errors: any_doubt(errors, y.shape)))
-
-        def bound_of(errors: list[Error]) -> Error:
-            doubt, ea, eb = errors
-            if doubt is None and ea is None and eb is None:
-                return None
-            ea, eb = 0.0 if ea is None else ea, 0.0 if eb is None else eb
-            chosen = np.where(condition, ea, eb)
-            if doubt is None:
-                return chosen
-            other = np.where(a == b, 0.0, abs(a - b)) + np.maximum(ea, eb)
-            return np.where(doubt, other * SLACK, chosen)
-
-        return Bound(y, *self._both(x, bound_of))
+        return Bound(y, *self._both(x, lambda errors: of_choice(condition, a, b, errors)))
 
     def _extreme(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         run = partial(primitive.forward, _KERNELS, axes=axes)
@@ -283,21 +274,7 @@ class Bounded(Domain):
 
     def _prod(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         y = primitive.forward(_KERNELS, *values, axes=axes)
-        n = max(math.prod(values[0].shape[axis] for axis in axes) - 1, 0)
-        factor = float(gamma(n, own(self.storage)))
-        size = abs(values[0])
-
-        def bound_of(errors: list[Error]) -> Error:
-            e = np.zeros_like(size) if errors[0] is None else errors[0]
-            grown = np.prod(size + e, axis=axes)
-            relative = np.sum(np.log1p(np.where(size > 0, e / np.where(size > 0, size, 1), 0.0)), axis=axes)
-            off = np.where(np.all(size > 0, axis=axes), abs(y) * np.expm1(relative), grown)
-            # The largest that a partial product may be, and what may multiply an underflow.
-            peak = np.prod(np.maximum(size + e, 1.0), axis=axes)
-            error = off * SLACK + factor * grown + n * self.storage.underflow * peak
-            return np.where(peak * (1 + factor) <= self.storage.largest, error, math.inf)
-
-        return Bound(y, *self._both(x, bound_of))
+        return Bound(y, *self._both(x, lambda e: of_factors(values[0], e[0], y, axes, self.storage)))
 
     def _logsumexp(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], axes: Any) -> Bound:
         """max + ln Σ exp(x − max), step by step: each shift is rounded, its exponential and the logarithm are within their ulps."""
@@ -339,11 +316,18 @@ class Bounded(Domain):
     def _scatter(self, primitive: Primitive, x: tuple[Bound, ...], values: tuple[Any, ...], **params: Any) -> Bound:
         index, updates = values
         y = primitive.forward(_KERNELS, index, updates, **params)
-        n = max(_most_hits(primitive, index, updates, params) - 1, 0)
         unit = own(self.accumulation)
 
         def run(size: Any) -> Any:
             return primitive.forward(_KERNELS, index, size, **params)
+
+        n = (
+            max(
+                most_hits(index) if primitive.name == "scatter_add" else int(run(np.ones_like(updates)).max(initial=0)),
+                1,
+            )
+            - 1
+        )
 
         exact = all(given.certain is None for given in x) and are_whole(updates)
         if exact and np.max(run(abs(updates)), initial=0.0) <= 2.0**self.storage.precision:
@@ -407,10 +391,3 @@ class Bounded(Domain):
             return spread if exact else self._rounded(y, spread, 1.0)
 
         return Bound(y, *self._both(x, bound_of))
-
-
-def _most_hits(primitive: Primitive, index: Any, updates: Any, params: Any) -> int:
-    """How many numbers are scattered to one place, at the most."""
-    if primitive.name == "scatter_add":
-        return int(np.max(np.unique(index, return_counts=True)[1], initial=0))
-    return int(primitive.forward(_KERNELS, index, np.ones_like(updates), **params).max(initial=0.0))

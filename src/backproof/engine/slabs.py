@@ -17,8 +17,9 @@ import numpy as np
 from backproof.engine.bounded import Bound, Bounded
 from backproof.engine.cuts import axes_read, resized
 from backproof.engine.domain import Domain
-from backproof.engine.fused import Fused, fused
+from backproof.engine.fused import Fused
 from backproof.engine.native.fused import library
+from backproof.engine.runs import fused
 from backproof.engine.threads import allowed, one_for_each_product, threads
 from backproof.ir.graph import Graph, Leaf, Node
 from backproof.ir.types import Type

@@ -1,4 +1,4 @@
-"""How far a sum, or a sum of products, may be off: what each analysis of the bounded domain is made of."""
+"""How far a sum, a product or a choice may be off: what each analysis of the bounded domain is made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from backproof.engine.bound import Error
 from backproof.engine.native.fused import floored
-from backproof.numerics import FORMATS, Format
+from backproof.numerics import FORMATS, Format, gamma
 
 # Bounds are themselves computed in float64, and compared with a value computed in float64.
 _OWN = FORMATS["float64"].unit
@@ -84,6 +84,32 @@ def of_total(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> 
     return run(factor * sizes[0] if error is None else error + factor * (sizes[0] + error))
 
 
+def of_factors(x: Any, error: Error, y: Any, axes: tuple[int, ...], fmt: Format) -> Any:
+    """Error of a product of factors: theirs, and the roundings in between."""
+    size, n = abs(x), max(math.prod(x.shape[axis] for axis in axes) - 1, 0)
+    factor, e = float(gamma(n, own(fmt))), np.zeros_like(size) if error is None else error
+    grown = np.prod(size + e, axis=axes)
+    relative = np.sum(np.log1p(np.where(size > 0, e / np.where(size > 0, size, 1), 0.0)), axis=axes)
+    off = np.where(np.all(size > 0, axis=axes), abs(y) * np.expm1(relative), grown)
+    # The largest that a partial product may be, and what may multiply an underflow.
+    peak = np.prod(np.maximum(size + e, 1.0), axis=axes)
+    found = off * SLACK + factor * grown + n * fmt.underflow * peak
+    return np.where(peak * (1 + factor) <= fmt.largest, found, math.inf)
+
+
+def of_choice(condition: Any, a: Any, b: Any, errors: Sequence[Error]) -> Error:
+    """Error of what is chosen: where the condition is in doubt, it may be the other."""
+    doubt, ea, eb = errors
+    if doubt is None and ea is None and eb is None:
+        return None
+    ea, eb = 0.0 if ea is None else ea, 0.0 if eb is None else eb
+    chosen = np.where(condition, ea, eb)
+    if doubt is None:
+        return chosen
+    other = np.where(a == b, 0.0, abs(a - b)) + np.maximum(ea, eb)
+    return np.where(doubt, other * SLACK, chosen)
+
+
 def of_product(run: Any, sizes: list[Any], errors: list[Error], factor: float) -> Any:
     """Error of a sum of products: |a|·eb + ea·(|b| + eb) and the roundings, in as few products as can be."""
     (a, b), (ea, eb) = sizes, errors
@@ -112,6 +138,11 @@ def representable(y: Any, fmt: Format) -> bool:
     everywhere = y.size and not any(y.strides) and y.ndim  # one number everywhere: look at it once
     seen = y.reshape(-1)[:1] if everywhere else y
     return bool(np.array_equal(fmt.round(seen), seen, equal_nan=True))
+
+
+def most_hits(index: Any) -> int:
+    """How often the index is there that is there most often."""
+    return int(np.max(np.unique(index, return_counts=True)[1], initial=0))
 
 
 def nothing(value: Any) -> Any:
