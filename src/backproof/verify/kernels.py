@@ -9,7 +9,9 @@ of a function is one kernel:
   exponentials, a product with a bias the product, batch normalisation its statistics: each intermediate result may be rounded.
 * Backward, no function is one kernel: what forward has saved (a softmax's own result, a mean) is as it was stored, and the product that
   a broadcast operand's gradient is the sum of is stored before it is added up.
-* Gradients of what is read by index, and of the parameters of layer normalisation, are moreover added up in the half format itself.
+* Gradients of what is read by index, and of the parameters of layer normalisation, are moreover added up in the half format itself;
+  so are, in float16, those of convolutions, which take one sample after the other where a processor has no products of float16, and
+  what transposed ones lay on top of each other.
 
 In float32 and float64 all of it is one format, and nothing is to be told apart.
 """
@@ -48,7 +50,7 @@ ADDS_AS_STORED = frozenset(
     "layer_norm embedding embedding_bag gather index_select getitem take take_along_dim index_put index_add".split()
 )
 
-
+ADDS_AS_FLOAT16 = frozenset(f"conv{way}{rank}d" for way in ("", "_transpose") for rank in (1, 2, 3))
 RECURRENCES = frozenset(lowering.name for lowering in RECURRENT)
 
 
@@ -62,6 +64,8 @@ def forward_in(op: str, dtype: str, autocast: str = "") -> tuple[str, str | None
     dtype = reads_in(op, autocast) or dtype
     if dtype not in HALVES:
         return ("float64" if dtype == "float64" else "float32"), None
+    if dtype == "float16" and _name(op).startswith("conv_transpose"):
+        return dtype, dtype
     return (dtype, "float32") if _name(op) not in FUSED else ("float32", None)
 
 
@@ -70,7 +74,8 @@ def backward_in(op: str, dtype: str, autocast: str = "") -> tuple[str, str | Non
     dtype = reads_in(op, autocast) or dtype
     if dtype not in HALVES:
         return forward_in(op, dtype)
-    return dtype, (dtype if _name(op) in ADDS_AS_STORED else "float32")
+    as_stored = _name(op) in ADDS_AS_STORED or (dtype == "float16" and _name(op) in ADDS_AS_FLOAT16)
+    return dtype, (dtype if as_stored else "float32")
 
 
 def _name(op: str) -> str:

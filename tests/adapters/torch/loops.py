@@ -129,10 +129,44 @@ def turning(kind: type[torch.optim.Optimizer], **given: float) -> Program:
     return Program(f"complex weights, by {kind.__name__}", make)
 
 
+def nested() -> Made:
+    """Rows of several lengths in one tensor, of which nothing can be written."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(i: int) -> None:
+        x, y = data(i)
+        optimizer.zero_grad()
+        rows = torch.nested.nested_tensor([x[:5], x[5:]], layout=torch.jagged)
+        fn.cross_entropy(model(rows).values(), y).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
+def in_float16() -> Made:
+    """Convolutions of float16, there and back."""
+    model = nn.Sequential(nn.Conv1d(1, 4, 3, padding=1), nn.GELU(), nn.ConvTranspose1d(4, 3, 4, stride=2), nn.Flatten())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(i: int) -> None:
+        x, y = data(i)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.float16):
+            fn.cross_entropy(model(x[:, None]), y).backward()
+        optimizer.step()
+
+    return model, [optimizer], step
+
+
 LOOPS = (
+    Program("convolutions in float16", in_float16),
     turning(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.1),
     turning(torch.optim.AdamW, lr=0.1, amsgrad=True),
     turning(torch.optim.RMSprop, lr=0.1),
+    Program(
+        "rows of many lengths", nested, ("_nested", "0: linear", "1: tanh", "2: linear", "backward of", "gradient")
+    ),
     Program("batches fetched within a step", lambda: fed(0)),
     Program("batches fetched by processes", lambda: fed(2)),
     Program("layers made within a step", grown, ("qr",)),

@@ -89,6 +89,8 @@ def form_of(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]]:
     """The format and the shape of that."""
     if tensor.dtype in PAIRS:
         return dtype_name(PAIRS[tensor.dtype]), (*tensor.shape, 2)
+    if tensor.is_nested:  # its rows have lengths of their own
+        return dtype_name(tensor.dtype), (0,)
     return dtype_name(tensor.dtype), tuple(tensor.shape)
 
 
