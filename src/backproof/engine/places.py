@@ -27,7 +27,7 @@ MANY = 32
 """Places of a long axis; of a short one an eighth, and at least FEW."""
 FEW = 2
 ENOUGH = 1 << 16
-"""Numbers of a value at its places; of more, only places along a second axis are looked at."""
+"""Numbers of a value at its places; of as many, only places along a further axis are looked at."""
 MOST = 1 << 19
 """Numbers that are read for that; long rows are fewer."""
 
@@ -87,33 +87,31 @@ def at_places(parts: Sequence[Part], claimed: Any, choose: Choose) -> tuple[list
     found = _axis(parts)
     if found is None:
         return None
-    axis, count = found
-    width = claimed.shape[axis]
-    least = count, width
-    for _ in range(2):
-        places = choose(width, count)
-        parts = [part.at(plan, places) for part in parts if (plan := part.plan(axis)) is not None]
-        claimed, least = taken(claimed, axis, places), min(least, (count, width))
-        if max(part.slabs.survey.heaviest[part.output] for part in parts) <= ENOUGH:
-            break
-        found = _axis(parts, but=axis)
-        if found is None:
-            break
+    least = claimed.size, claimed.size
+    seen: list[int] = []
+    while found is not None:
         axis, count = found
-        width = claimed.shape[axis]
+        seen.append(axis)
+        places, least = choose(claimed.shape[axis], count), min(least, (count, claimed.shape[axis]))
+        parts = [part.at(plan, places) for part in parts if (plan := part.plan(axis)) is not None]
+        claimed = taken(claimed, axis, places)
+        enough = max(part.slabs.survey.heaviest[part.output] for part in parts) < ENOUGH
+        found = None if enough else _axis(parts, seen)
     return list(parts), claimed, *least
 
 
-def _axis(parts: Sequence[Part], but: int | None = None) -> tuple[int, int] | None:
-    """The axis along which least has to be looked at, and at how many places; there has to be something to leave out."""
+def _axis(parts: Sequence[Part], but: Sequence[int] = ()) -> tuple[int, int] | None:
+    """The axis along which least has to be looked at, and at how many places; a further one if that is half as much at most."""
     costs: dict[tuple[int, int], float] = {}
     largest = max(part.slabs.survey.heaviest[part.output] for part in parts)
     for axis, width in enumerate(parts[0].shape):
         plans = [part.plan(axis) for part in parts]
         count = count_of(width, largest // max(width, 1))
-        if axis != but and count < width and all(plan is not None for plan in plans):
-            share = count / width
-            costs[axis, count] = sum(plan.before + share * plan.cut for plan in plans if plan is not None)
+        if axis in but or count >= width or any(plan is None for plan in plans):
+            continue
+        cost = sum(plan.before + plan.cut * count / width for plan in plans if plan is not None)
+        if not but or cost <= sum(plan.cut for plan in plans if plan is not None) / 2:
+            costs[axis, count] = cost
     return min(costs, key=lambda found: costs[found], default=None)
 
 
