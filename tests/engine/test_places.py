@@ -49,6 +49,7 @@ def test_some_places_are_those_of_the_whole(name: str) -> None:
 def test_a_claim_is_looked_at_in_the_same_places(name: str, enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "count_of", lambda width, numbers: max(1, width // 2))
     monkeypatch.setattr(places, "SINGLE", 20)
+    monkeypatch.setattr(places, "FULL", 40)
     monkeypatch.setattr(places, "ENOUGH", enough)
     whole, part = parts_of(name)
     rng = np.random.default_rng(3)

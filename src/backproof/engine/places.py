@@ -21,8 +21,10 @@ from backproof.ir.graph import Graph, Leaf
 from backproof.ir.tensor import Tensor
 from backproof.ir.types import Type
 
-SINGLE = 1 << 12
+SINGLE = 1 << 10
 """Single numbers, where they are functions of single numbers."""
+FULL = 4 * SINGLE
+"""Of so many, all are looked at."""
 MANY = 32
 """Places of a long axis; of a short one an eighth, and at least FEW."""
 FEW = 2
@@ -78,7 +80,7 @@ def at_places(parts: Sequence[Part], claimed: Any, choose: Choose) -> tuple[list
 
     None where there is no axis along which all of them can be cut.
     """
-    if claimed.size > SINGLE:
+    if claimed.size > FULL:
         graphs = [pointwise(part.slabs.graph, part.output, SINGLE) for part in parts]
         if all(graph is not None for graph in graphs):
             places = choose(claimed.size, SINGLE)

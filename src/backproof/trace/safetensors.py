@@ -66,6 +66,8 @@ class Tensors:
         self._header = self._checked(text, length, size - self._data)
         local = self.path.local
         self._map: memoryview | None = None
+        self._views: dict[str, np.ndarray[Any, Any]] = {}
+        """Of what is mapped: the memory is the file's."""
         if local is not None and size > self._data:
             self._map = np.memmap(local, dtype=np.uint8, mode="r").data
 
@@ -121,8 +123,12 @@ class Tensors:
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """A tensor, read only, in its own type (bfloat16 as float32)."""
+        if name in self._views:
+            return self._views[name]
         raw, entry = self.raw(name), self._entry(name)
         found = np.frombuffer(raw, dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
         if entry["dtype"] == "BF16":
             return (found.astype(np.uint32) << 16).view(np.float32)
+        if self._map is not None:
+            self._views[name] = found
         return found

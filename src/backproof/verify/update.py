@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from backproof.engine.bounded import Bound
-from backproof.engine.places import SINGLE
+from backproof.engine.places import FULL, SINGLE
 from backproof.engine.slabs import part_of
 from backproof.errors import BackproofError
 from backproof.numerics import FORMATS, gamma
@@ -211,7 +211,7 @@ class _Update:
         """A parameter, at some elements if it is large; and how large it is."""
         assert self.screening is not None  # or it is not asked for
         size = math.prod(self.tensors.shape(f"u{self.number}:before:parameter:{name}"))
-        return self.narrow(group, name, self.screening.choose(size, SINGLE) if size > SINGLE else None), size
+        return self.narrow(group, name, self.screening.choose(size, SINGLE) if size > FULL else None), size
 
     def _is_separate(self, subject: Subject) -> bool:
         """Whether every element has an equation of its own, and all of them are there."""
@@ -233,7 +233,7 @@ class _Update:
             }
             begin = end
             if all(verdict.verdict == "holds" for verdict in found.values()):
-                if size > SINGLE:
+                if size > FULL:
                     self.screening.sampled(SINGLE, size, len(found))
                 yield subject.name, [*self._count(subject), *_results(subject, found)]
 
