@@ -86,7 +86,9 @@ def one_wrong_element(a):
 
 
 def a_scaled_block(a):
-    a[: len(a) // 4] *= 1.001
+    a[: len(a) // 4] *= (
+        1.005  # of the convolution's weights 1.001 is a few thresholds, and missed once in two hundred times
+    )
     return a
 
 
