@@ -178,6 +178,20 @@ def test_a_scale_that_is_not_known_is_not_guessed(tmp_path):
     assert {place.phase for place in found.steps[0].unchecked["a"]} >= {"lossgrad", "grad_scaled"}
 
 
+def test_the_derivative_of_tanh_as_jax_computes_it_follows(tmp_path):
+    """(1 + y)·(1 − y): one rounding more than 1 − y² has, which shows once in some thousand numbers."""
+    random = np.random.default_rng(0)
+    params = {"fc": {"weight": jnp.asarray(0.1 * random.standard_normal((500, 40)), jnp.float32), "bias": jnp.zeros(500)}}
+    x, y = (jnp.asarray(random.standard_normal((200, n)), jnp.float32) for n in (40, 500))
+
+    def wide(p, x, y):
+        a = tap("act", jnp.tanh(tap("fc", linear(p["fc"], x), "linear")), "tanh")
+        return tap("loss", jnp.mean((a - y) ** 2), "mse_loss")
+
+    bpj.trace(wide, params, x, y, out=tmp_path, scale="mean")
+    assert checked(tmp_path)[0] == []
+
+
 def test_a_wrong_derivative_is_found_on_its_side(tmp_path):
     @jax.custom_vjp
     def square_forgotten(x):

@@ -38,9 +38,6 @@ ACTIVATIONS: dict[str, Told] = {
     "linear": ("identity", {}),
 }
 """An activation's name → what it is as Keras calls it: with nothing said beside the array."""
-if keras.config.backend() == "jax":
-    # JAX has (1 + y)·(1 − y) for the derivative 1 − y², and rounds once more than the kind's bound allows.
-    ACTIVATIONS["tanh"] = UNTOLD
 
 
 def activation_of(layer: Any) -> tuple[str, Told] | None:

@@ -54,6 +54,8 @@ ACROSS = frozenset({"batch_norm"})
 CONVOLUTIONS = frozenset(f"conv{way}{n}d" for way in ("", "_transpose") for n in (1, 2, 3))
 BIASED = frozenset({"linear", *CONVOLUTIONS})
 """Kinds that add a bias to a sum, or begin the sum with it."""
+TWO_WAYS = frozenset({"tanh"})
+"""Kinds whose derivative is computed in two ways: 1 − y², or (1 + y)·(1 − y), which rounds once more."""
 DECISIONS = frozenset(
     "relu relu6 hardtanh clamp leaky_relu prelu threshold hardshrink softshrink hardsigmoid hardswish abs sign max min maximum "
     "minimum max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d topk sort elu celu selu".split()
@@ -114,6 +116,7 @@ def _region(said: str, reads: tuple[Type, ...], parameters: tuple[tuple[str, Typ
         given = [given] if row.joins else given
         found = LOWERINGS[name].function(*given, *by_place, **held, **by_name)
         found = found[0] if isinstance(found, (list, tuple)) else found
+        found = found * 1.0 if name in TWO_WAYS else found
         found = _channels(found, to=-1) if last else found
         return Region(builder.graph(found), len(reads), tuple(held))
     except (BackproofError, TypeError, ValueError, KeyError, IndexError, AttributeError, NotImplementedError) as error:
