@@ -31,7 +31,7 @@ PLANTED = {
     ("torch", "rate"): ("bug", "conv1.w_after.weight", True),
     ("keras", "relu"): ("told", "relu1.fwd", False),
     ("keras", "variance"): ("told", "ln1.fwd", False),
-    ("keras", "rate"): ("differs", "conv1.w_after.weight", True),
+    ("keras", "rate"): ("told", "", False),
     ("engine", "relu"): ("bug", "relu1.fwd", True),
     ("engine", "variance"): ("bug", "ln1.fwd", True),
     ("engine", "rate"): ("bug", "conv1.w_after.weight", True),
@@ -78,10 +78,8 @@ def test_a_mistake_of_one_is_named_beside_any_other(traces, a, wrong, b):
     found = compare(traces / a / wrong, traces / b / "honest", Options(allow_missing=KNOWN))
 
     first = found.first
-    if kind == "bug" and (wrong, b) == ("rate", "keras"):
-        assert first.kind in ("bug", "differs")  # Keras's update is compared, and not derived
-    else:
-        assert first.kind == kind
-    assert first.place.column == place or (wrong == "rate" and first.place.column == "conv1.w_after.bias")
+    assert first.kind == kind
+    column = "" if first.place is None else first.place.column  # an optimizer's settings have no place
+    assert column == place or (wrong == "rate" and column == "conv1.w_after.bias")
     assert first.side == ("a" if blamed else "")
     assert found.exit_code(strict=False) == 1

@@ -41,10 +41,10 @@ def test_a_rate_inside_of_the_momentum_is_what_it_was_when_the_gradient_came(nes
     p, g, b = RNG.normal(size=(3, 4, 5))
     hyper = {"lr": 0.1, "momentum": 0.9, "nesterov": nesterov, "rate_at": "inside"}
 
-    found = value_of_step(OPTIMIZERS["sgd"], g, p, {"momentum_buffer": b}, hyper, 2)
+    found = value_of_step(OPTIMIZERS["sgd"], g, p, {"velocity": b}, hyper, 2)
 
     buffer = 0.9 * b - 0.1 * g
-    assert close(found["momentum_buffer"], buffer)
+    assert close(found["velocity"], buffer)
     assert close(found["update"], 0.9 * buffer - 0.1 * g if nesterov else buffer)
 
 

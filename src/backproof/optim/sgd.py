@@ -8,7 +8,7 @@ from backproof.ir.build import Ref
 from backproof.optim.arithmetic import DECAY, LR, MAXIMIZE, directed, moved, room, taken
 from backproof.optim.record import Field, Hyper, Numbers, Optimizer, Step, flag
 
-BUFFER = "momentum_buffer"
+BUFFER, VELOCITY = "momentum_buffer", "velocity"
 
 
 def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers, t: int) -> Step:
@@ -19,15 +19,19 @@ def step(gradient: Ref, parameter: Ref, state: Mapping[str, Ref], hyper: Numbers
     g, momentum = directed(gradient, parameter, hyper), hyper["momentum"]
     if not momentum:
         return taken(parameter, -hyper["lr"] * g, {})
-    old = state.get(BUFFER)
     if hyper["rate_at"] == "inside":
-        pull = -hyper["lr"] * g
+        old, pull = state.get(VELOCITY), -hyper["lr"] * g
         buffer = pull if old is None else momentum * old + (1.0 - hyper["dampening"]) * pull
         moves = (momentum * buffer, pull) if hyper["nesterov"] else (buffer,)  # in one move, or in two, as on PyTorch
-        return Step(*moved(parameter, *moves), {BUFFER: buffer})
+        return Step(*moved(parameter, *moves), {VELOCITY: buffer})
+    old = state.get(BUFFER)
     buffer = g if old is None else momentum * old + (1.0 - hyper["dampening"]) * g
     direction = g + momentum * buffer if hyper["nesterov"] else buffer
     return taken(parameter, -hyper["lr"] * room(direction), {BUFFER: buffer})
+
+
+def _keeps(hyper: Numbers, place: str) -> bool:
+    return bool(hyper["momentum"]) and hyper["rate_at"] == place
 
 
 SGD = Optimizer(
@@ -49,7 +53,10 @@ SGD = Optimizer(
             choices=("outside", "inside"),
         ),
     ),
-    (Field(BUFFER, "b, the momentum", start=None, kept=lambda hyper, shape: bool(hyper["momentum"])),),
+    (
+        Field(BUFFER, "b, the momentum", start=None, kept=lambda hyper, shape: _keeps(hyper, "outside")),
+        Field(VELOCITY, "b, with η inside", start=None, kept=lambda hyper, shape: _keeps(hyper, "inside")),
+    ),
     (
         "the first step takes b = g: dampening is skipped there",
         "the learning rate multiplies the buffer, it is not part of it",

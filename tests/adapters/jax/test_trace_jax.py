@@ -181,7 +181,9 @@ def test_a_scale_that_is_not_known_is_not_guessed(tmp_path):
 def test_the_derivative_of_tanh_as_jax_computes_it_follows(tmp_path):
     """(1 + y)·(1 − y): one rounding more than 1 − y² has, which shows once in some thousand numbers."""
     random = np.random.default_rng(0)
-    params = {"fc": {"weight": jnp.asarray(0.1 * random.standard_normal((500, 40)), jnp.float32), "bias": jnp.zeros(500)}}
+    params = {
+        "fc": {"weight": jnp.asarray(0.1 * random.standard_normal((500, 40)), jnp.float32), "bias": jnp.zeros(500)}
+    }
     x, y = (jnp.asarray(random.standard_normal((200, n)), jnp.float32) for n in (40, 500))
 
     def wide(p, x, y):

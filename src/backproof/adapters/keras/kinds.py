@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import keras
-
 Told = tuple[str, dict[str, Any]]
 UNTOLD: Told = "", {}
 

@@ -36,7 +36,7 @@ RULES: dict[str, Rule] = {
     "SGD": Rule(
         "sgd",
         {**_RATE, "momentum": "momentum", "nesterov": "nesterov"},
-        {"momentum": "momentum_buffer"},
+        {"momentum": "velocity"},
         {"rate_at": "inside"},
     ),
     "Adam": Rule("adam", _ADAM, _MOMENTS, {"eps_at": "before", "decoupled": True}, decays=True),

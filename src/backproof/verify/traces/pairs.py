@@ -203,8 +203,8 @@ def told_differently(a: Manifest, b: Manifest, names: tuple[str, str]) -> Iterat
 
 
 def _plain(value: object) -> object:
-    """A hyper-parameter whichever way it is written: one number for every axis is that number."""
+    """A hyper-parameter whichever way it is written: one number for every axis is that number; some keep numbers in float32."""
     if isinstance(value, (list, tuple)):
         parts = [_plain(one) for one in value]
         return parts[0] if parts and all(one == parts[0] for one in parts) else parts
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    return float(np.float32(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
