@@ -1,6 +1,6 @@
 """How fast are streams of sidecars imported? Ours beside the npm package's, in one run, with the ratio.
 
-    python bench/import_multi.py [--peer FOLDER] [--steps 10000] [--classifier-steps 500]
+    python bench/import_multi.py [--peer FOLDER] [--steps 10000] [--classifier-steps 1000]
 
 The streams are recorded by our own PyTorch helper. Each command is run as a user runs it, start-up and all; the rate
 is also given without start-up (the time of a stream less that of its first line), and the memory at its highest.
@@ -73,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--classifier-steps", type=int, default=500)
+    parser.add_argument("--classifier-steps", type=int, default=1000)
     options = parser.parse_args()
     torch.set_num_threads(1)
     commands = {"bp": [sys.executable, "-m", "backproof", "import", "pytorch", "multi"]}

@@ -15,6 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
+from backproof.engine import native
 from backproof.engine.arrays import NumPyKernels
 from backproof.engine.bound import Bound, Error
 from backproof.engine.domain import Domain
@@ -209,7 +210,8 @@ class Bounded(Domain):
                 few = [value[some] for value, some in zip(values, sums.some(FEW, *values, **params), strict=True)]
                 least = floor_of(run, few, y, n, self.accumulation, float(likely(n, unit)) + operands)
                 return Bound(y, least, least)
-            magnitude = magnitude if whole else magnitude_of(run, values, n, self.accumulation)
+            single = not _is_native(primitive, params)
+            magnitude = magnitude if whole else magnitude_of(run, values, n, self.accumulation, single=single)
             under, top = n * self.accumulation.underflow, float(np.max(magnitude, initial=0.0))
 
             def of(_: list[Error], factor: float) -> Error:
@@ -391,3 +393,8 @@ class Bounded(Domain):
             return spread if exact else self._rounded(y, spread, 1.0)
 
         return Bound(y, *self._both(x, bound_of))
+
+
+def _is_native(primitive: Primitive, params: dict[str, Any]) -> bool:
+    """Whether it is a convolution that takes no longer in float64 than another in float32."""
+    return primitive.name == "conv" and params["groups"] == 1 and native.width() > 0

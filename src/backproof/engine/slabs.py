@@ -24,7 +24,7 @@ from backproof.engine.threads import allowed, one_for_each_product, threads
 from backproof.ir.graph import Graph, Leaf, Node
 from backproof.ir.types import Type
 
-SLAB = 1 << 16
+SLAB = 1 << 17
 """Numbers of a slab's largest value: a few arrays of so many stay near the processor."""
 PRODUCT_SLAB = 1 << 18
 """The same where matrices are multiplied, which is slow in thin strips: at least this, and what all slabs read, which is held anyway."""

@@ -28,12 +28,12 @@ def never_nan(error: Any) -> Any:
     return np.where(np.isnan(error), math.inf, error)
 
 
-def magnitude_of(run: Any, values: Sequence[Any], n: int, accumulation: Format) -> Any:
-    """A sum of sizes, or of their products: from above, in float32 where that is exact enough and takes half of the time.
+def magnitude_of(run: Any, values: Sequence[Any], n: int, accumulation: Format, *, single: bool = True) -> Any:
+    """A sum of sizes, or of their products: from above, in float32 where that is exact enough and (`single`) takes less time.
 
     Each of the n + 1 terms of a sum of what is not negative meets at most n + 2 roundings; what underflows is added back.
     """
-    sizes, lost = _singly(values, n, accumulation)
+    sizes, lost = _singly(values, n, accumulation) if single else (None, 0.0)
     if sizes is None:
         return run(*map(abs, values))
     found = run(*sizes).astype(np.float64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,24 @@ class Followed:
             return False
         whole = given.flags.c_contiguous and claimed.flags.c_contiguous
         return whole and given.ctypes.data == claimed.ctypes.data and not self.origin.stored
+
+    def scatters(self, axis: int) -> bool:
+        """Whether it is rows that are scattered along an axis."""
+        node = self.slabs.graph.node(self.output)
+        return node is not None and node.op == "scatter_add" and node.given["axis"] == axis
+
+    def scattered(self) -> Callable[[int, int], Bound]:
+        """Those of its rows that are scattered to a stretch of that axis."""
+        node = self.slabs.graph.node(self.output)
+        assert node is not None  # it scatters
+        index, updates = (self.slabs.value(argument) for argument in node.arguments)
+
+        def stretch(begin: int, end: int) -> Bound:
+            moved = replace(index, value=index.value - begin)  # what lies outside is left out
+            found = self.D.apply(node.primitive, moved, updates, axis=node.given["axis"], size=end - begin)
+            return self.origin.rounded(self.D, found)
+
+        return stretch
 
     @property
     def multiplies(self) -> bool:
@@ -98,14 +116,14 @@ class _Sum:
     """The contributions to a value, each known or derived when it is wanted."""
 
     def __init__(self, total: Total, dtype: str, *, brief: bool) -> None:
-        self.dtype, self.axis = dtype, 0
+        self.dtype = dtype
         pairs = zip(total.parts, total.origins, strict=True)
         self.parts = [
             followed(origin, brief=brief) if part is None and origin is not None else part for part, origin in pairs
         ]
         self.open = [part for part in self.parts if isinstance(part, Followed)]
         self._cut: list[tuple[Followed, Plan]] = []
-        self._dense: list[Bound] = []
+        self._rest: list[Callable[[int, int], Bound]] = []
 
     def is_there(self, claimed: Any) -> bool:
         """Whether it is only something recorded, in the memory where the claim is."""
@@ -120,16 +138,17 @@ class _Sum:
         """What is derived a slab at a time along an axis; the rest is made."""
         if not self._cut:
             cuts = [(part, part.plan(axis)) for part in self.open]
-            self._dense = [part for part in self.parts if isinstance(part, Bound)]
-            self._dense += [_whole(part) for part, plan in cuts if plan is None]
+            scattered = [part for part, plan in cuts if plan is None and part.scatters(axis)]
+            dense = [part for part in self.parts if isinstance(part, Bound)]
+            dense += [_whole(part) for part, plan in cuts if plan is None and not part.scatters(axis)]
+            self._rest = [partial(part_of, part, axis) for part in dense] + [part.scattered() for part in scattered]
             self._cut = [(part, plan) for part, plan in cuts if plan is not None]
-            self.axis = axis
         return [(part.slabs, plan) for part, plan in self._cut]
 
     def slab_measured(self, claimed: Any, slabs: Sequence[Bound], begin: int, end: int) -> Measured:
         """A slab of a claim."""
         made = [part.origin.rounded(part.D, slab) for (part, _), slab in zip(self._cut, slabs, strict=True)]
-        made += [part_of(part, self.axis, begin, end) for part in self._dense]
+        made += [part(begin, end) for part in self._rest]
         return measured(claimed, settled(made, self.dtype))
 
 
@@ -153,7 +172,7 @@ def _axis(parts: Sequence[Followed], rank: int, size: int) -> int | None:
         plans = [part.plan(axis) for part in parts]
         if any(plan is not None and plan.step < plan.width for plan in plans):
             costs[axis] = sum(
-                (DENSE + part.multiplies) * size if plan is None else plan.whole
+                plan.whole if plan is not None else 0 if part.scatters(axis) else (DENSE + part.multiplies) * size
                 for part, plan in zip(parts, plans, strict=True)
             )
     return min(costs, key=lambda axis: costs[axis], default=None)
