@@ -332,7 +332,7 @@ INSIDE void settle(const instruction *in, double *const *value, double *const *b
     case LARGEST:
     case LEAST: e[0] = in->known & 1 ? 0.0 : y[1]; return;
     case LSE_TOP: e[0] = 0.0; return;
-    case LSE_SUM: {
+    case LSE_SUM: { /* the logarithm is within 8 units, which is LOG_ULPS */
         const double *top = value[in->b];
         double total = y[0], off = top[1] <= 1 ? top[1] : NAN, relative = y[1] / total + in->y;
         double size = log(total), logarithm = relative + 8.0 * in->unit * (size + relative);
