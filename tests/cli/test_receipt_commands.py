@@ -339,19 +339,22 @@ def test_a_block_of_another_kind_is_a_message(bp, tmp_path, verb, key, value):
     assert out or err or code == 0
 
 
-@pytest.mark.parametrize("verb", [["verify", "mazur", "--json"], ["generate", "mazur"]])
-def test_a_result_that_cannot_be_written_is_no_success(verb, tmp_path):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("verb", [["verify", "mazur", "--json"], ["generate", "mazur"], ["rules"]])
+def test_a_result_that_cannot_be_written_is_no_success(verb, unbuffered, tmp_path):
     command = [sys.executable, "-m", "backproof", *verb]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
 
     with open("/dev/full", "w") as full, (tmp_path / "out").open("w") as file:  # noqa: PTH123 - a device
         lost = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
         kept = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.PIPE, check=False)
 
-    assert lost.returncode != 0
+    assert lost.returncode == 2
+    assert lost.stderr.startswith(b"bp: ")
     assert b"No space left" in lost.stderr
+    assert b"Traceback" not in lost.stderr
     assert kept.returncode == 0
-    assert json.loads((tmp_path / "out").read_bytes())
+    assert (tmp_path / "out").read_bytes()
 
 
 def test_a_bundle_that_is_read_ahead_of_a_failure_gives_its_place(bp, tmp_path, mazur):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -98,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point of `bp`: every error becomes a message on stderr and an exit code, never a traceback."""
     given = _command_first(sys.argv[1:] if arguments is None else arguments)
     try:
-        return run(given)
+        code = run(given)
+        sys.stdout.flush()
     except BackproofError as error:
         if isinstance(error, UsageError) and ({"--json", "--format=json"} & set(given)):
             from backproof.cli.envelope import error_envelope, print_json
@@ -110,9 +112,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone; nothing is left to say to it
         return Exit.HOLDS
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        with suppress(OSError):
+            sys.stdout.close()  # what is left in it cannot be written either
+        print(f"bp: not all that there is to say could be written: {error.strerror}", file=sys.stderr)
+        return Exit.CANNOT_BE_READ
     except KeyboardInterrupt:
         print("bp: interrupted; nothing half written is kept", file=sys.stderr)
         return 130
+    else:
+        return code
 
 
 def console() -> NoReturn:
