@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from backproof.engine.library import loaded
 from backproof.engine.threads import allowed, threads
 from backproof.ir.types import Shape
 
@@ -20,12 +20,7 @@ _MUCH = 1 << 18  # products, from which on more than one thread is worth its sta
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled library, or None where there is none for this platform."""
-    for path in sorted(Path(__file__).parent.glob("libconvolve*")):
-        try:
-            return bound(ctypes.CDLL(str(path)))
-        except OSError:
-            continue
-    return None
+    return loaded(__file__, "libconvolve", bound)
 
 
 def bound(library: ctypes.CDLL) -> ctypes.CDLL:

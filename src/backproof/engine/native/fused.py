@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from backproof.engine.library import loaded
 
 BLOCK = 512  # numbers of a row that are evaluated at once
 REGISTERS = 256  # the most that a program may have
@@ -70,12 +71,7 @@ class MeasureStruct(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled evaluation, or None where there is none for this platform."""
-    for path in sorted(Path(__file__).parent.glob("libfused*")):
-        try:
-            return bound(ctypes.CDLL(str(path)))
-        except OSError:
-            continue
-    return None
+    return loaded(__file__, "libfused", bound)
 
 
 def bound(library: ctypes.CDLL) -> ctypes.CDLL:

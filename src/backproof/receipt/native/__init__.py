@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from backproof.engine.library import loaded
 
 FULL, MORE, MISFIT = 0, 1, 2  # why a scan stopped
 NUMBER, WHOLE, TEXT = 0, 1, 2  # what stands in a slot of a skeleton
@@ -62,12 +63,7 @@ class Scan(Protocol):
 @cache
 def scanner() -> Scan | None:
     """The compiled scanner, or None where there is none for this platform."""
-    for path in sorted(Path(__file__).parent.glob("libscan*")):
-        try:
-            return bound(ctypes.CDLL(str(path)))
-        except OSError:
-            continue
-    return None
+    return loaded(__file__, "libscan", bound)
 
 
 def address(array: NDArray[Any]) -> int:

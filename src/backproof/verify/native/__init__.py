@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
+
+from backproof.engine.library import loaded
 
 LANES = 32  # records that are evaluated at once
 
@@ -31,12 +32,7 @@ class ProgramStruct(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled screen, or None where there is none for this platform."""
-    for path in sorted(Path(__file__).parent.glob("libscreen*")):
-        try:
-            return bound(ctypes.CDLL(str(path)))
-        except OSError:
-            continue
-    return None
+    return loaded(__file__, "libscreen", bound)
 
 
 def bound(library: ctypes.CDLL) -> ctypes.CDLL:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
+
+from backproof.engine.library import loaded
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled library, or None where there is none for this platform."""
-    for path in sorted(Path(__file__).parent.glob("liblines*")):
-        try:
-            return bound(ctypes.CDLL(str(path)))
-        except OSError:
-            continue
-    return None
+    return loaded(__file__, "liblines", bound)
 
 
 def bound(library: ctypes.CDLL) -> ctypes.CDLL:
