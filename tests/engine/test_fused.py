@@ -54,9 +54,9 @@ def gradient_of(write: Write, *shapes: tuple[int, ...]) -> Graph:
     return b.graph(found)
 
 
-def both(graph: Graph, leaves: list[Any], computing: str = "float32") -> tuple[Bound, Bound]:
+def both(graph: Graph, leaves: list[Any], D: Bounded | None = None) -> tuple[Bound, Bound]:
     """Evaluated natively, and one operation after the other."""
-    D = Bounded(computing, brief=True)
+    D = D or Bounded("float32", brief=True)
     natively = Slabs(survey_of(graph), D, leaves).plainly(graph.outputs[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slabs, "library", lambda: None)
@@ -199,6 +199,27 @@ def test_operands_are_read_as_they_lie() -> None:
     for kind in (np.float32, np.float64, np.int32, np.float16):
         x = (10 * normal(128, 132)).astype(kind).T
         require_alike(*both(graph, [x, normal(256)[::2]]))
+
+
+@pytest.mark.parametrize("computing", ["float32", "bfloat16"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_whole_numbers_that_stay_small_are_added_without_rounding(computing: str, axis: int) -> None:
+    graph = graph_of(lambda x: x.builder.apply("sum", x, axes=(axis,)), (40, 40))
+    for leaf in (np.ones((40, 40), np.float32), normal(40, 40)):
+        for D in (Bounded(computing, brief=True), Bounded(computing, "float32", brief=True)):
+            natively, plainly = both(graph, [leaf], D)
+            require_alike(natively, plainly)
+            assert (plainly.likely is None) == bool(np.all(leaf == 1))
+
+
+def test_one_number_that_is_everywhere_may_be_exact() -> None:
+    def write(x: Ref, one: Ref) -> Ref:
+        everywhere = x.builder.apply("broadcast", one, shape=(40, 40), axes=())
+        return x.builder.apply("where", x.builder.apply("gt", x, everywhere), everywhere * 2.0, everywhere * everywhere)
+
+    natively, plainly = both(graph_of(write, (40, 40), ()), [normal(40, 40), np.float32(3.0)])
+    require_alike(natively, plainly)
+    assert plainly.likely is None
 
 
 def test_a_weight_that_is_changed_before_it_is_spread_along_columns_is_not_taken_for_one_of_rows() -> None:

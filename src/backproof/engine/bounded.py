@@ -323,14 +323,9 @@ class Bounded(Domain):
         def run(size: Any) -> Any:
             return primitive.forward(_KERNELS, index, size, **params)
 
-        n = (
-            max(
-                most_hits(index) if primitive.name == "scatter_add" else int(run(np.ones_like(updates)).max(initial=0)),
-                1,
-            )
-            - 1
-        )
-
+        counted = primitive.name == "scatter_add"  # there an index stands for a whole slice
+        hits = most_hits(index) if counted else int(run(np.ones_like(updates)).max(initial=0.0))
+        n = max(hits - 1, 0)
         exact = all(given.certain is None for given in x) and are_whole(updates)
         if exact and np.max(run(abs(updates)), initial=0.0) <= 2.0**self.storage.precision:
             return Bound(y)  # whole numbers that stay small are added without rounding, in any order

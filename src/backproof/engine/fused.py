@@ -75,8 +75,8 @@ class Fused:
     registers: int
     result: int
     known: bool
-    total: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Of sums over rows: what roundings make of sizes, what underflows, and how large whole numbers may be."""
+    total: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    """Of sums over rows: what roundings make of sizes, what underflows, how large whole numbers may be, and a unit of what is stored."""
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -117,16 +117,16 @@ class Fused:
             ctypes.byref(program), ctypes.addressof(inputs), space.ctypes.data, v.ctypes.data, e.ctypes.data
         )
         if self.sink == COLUMN:
-            v, e = v.reshape(self.shape), self._settled(e.reshape(3, columns)).reshape(self.shape)
+            e = self._settled(v, *e.reshape(3, columns))
         return Bound(v) if self.known else Bound(v, e, e)
 
-    def _settled(self, gathered: Any) -> Any:
+    def _settled(self, v: Any, errors: Any, sizes: Any, parts: Any) -> Any:
         """The bounds of sums over rows."""
-        errors, sizes, parts = gathered
-        factor, under, most = self.total
+        factor, under, most, unit = self.total
         if not errors.any() and not parts.any() and sizes.max(initial=0.0) <= most:
             return np.zeros_like(errors)
-        return errors + factor * (sizes + errors) + under
+        found = errors + factor * (sizes + errors) + under
+        return found + unit * (abs(v) + found)
 
 
 class _Spaces(threading.local):

@@ -234,7 +234,7 @@ class _Writer:
         n, summing = self.columns - 1, self.D.accumulation
         factor = float(likely(n, own(summing)))
         if node.op == "sum":
-            whole = 2.0**self.D.storage.precision if summing is self.D.storage else 0.0
+            whole = 2.0**self.D.storage.precision
             unit = 0.0 if summing is self.D.storage else self.unit
             return self._gathered("sum", (found,), known=False, numbers=(unit, n * summing.underflow, factor, whole))
         if node.op != "logsumexp":
@@ -255,13 +255,20 @@ class _Writer:
         reads = tuple(self.step(i) for i in node.arguments)
         if any(read.row is not row and read.op != "constant" for read in reads):
             raise _UnfitError
-        if all(read.op == "constant" for read in reads):
-            raise _UnfitError  # one number everywhere, which may be exact
+        if all(map(self._is_one, reads)):
+            raise _UnfitError  # of single numbers, everywhere: the result may be exact
         rounding = node.primitive.rounding
         ulps = rounding.ulps if isinstance(rounding, Rounds) else 0.0
         numbers = (ulps * self.unit, ulps * self.D.storage.underflow, 0.0, 0.0)
         known = ulps == 0 and all(read.known for read in reads)
         return self.add(node.op, reads, row=row, known=known, numbers=numbers)
+
+    def _is_one(self, read: Step) -> bool:
+        """Whether it is one number, everywhere."""
+        if read.op != "load":
+            return read.op == "constant"
+        value, _, _ = list(self.sources)[read.source]
+        return self.graph.types[value].size == 1
 
     # ── from steps to code ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,8 +279,9 @@ class _Writer:
         code = [self._instruction(step, places, at) for at, stage in enumerate(stages) for step in stage]
         ends = np.cumsum([len(stage) for stage in stages]).tolist()
         n = self.rows - 1
-        whole = 2.0**self.D.storage.precision if self.D.accumulation is self.D.storage else 0.0
-        total = (float(likely(n, own(self.D.accumulation))), n * self.D.accumulation.underflow, whole)
+        summing = self.D.accumulation
+        stored = 0.0 if summing is self.D.storage else self.unit
+        total = (float(likely(n, own(summing))), n * summing.underflow, 2.0**self.D.storage.precision, stored)
         return Fused(
             shape,
             self.frame,

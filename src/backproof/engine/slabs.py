@@ -30,7 +30,8 @@ PRODUCT_SLAB = 1 << 18
 """The same where matrices are multiplied, which is slow in thin strips: at least this, and what all slabs read, which is held anyway."""
 MOST_NODES = 200
 """A graph of more is not taken apart where it cannot be cut."""
-KIND_OF_DTYPE = {"f": "real", "i": "int", "b": "bool", "u": "none"}
+KIND_OF_DTYPE = {"f": "real", "i": "int", "b": "bool"}
+"""What an array's numbers are, where they need not be looked at before they are read."""
 SPARSE = 8
 """So many times more room than numbers that are scattered over it."""
 AGAIN = 4
@@ -329,7 +330,7 @@ class Slabs:
         """A value that is there, as it was given."""
         if self.graph.node(value) is None and value not in self._known:
             given = self.leaves[value]
-            fits = isinstance(given, np.ndarray) and KIND_OF_DTYPE[given.dtype.kind] == self.graph.types[value].kind
+            fits = isinstance(given, np.ndarray) and KIND_OF_DTYPE.get(given.dtype.kind) == self.graph.types[value].kind
             if isinstance(given, Bound) or fits:
                 return given
         return self._had(value, found)
