@@ -248,12 +248,9 @@ INSIDE void step(const instruction *in, double *const *value, double *const *bou
         EACH y[i] = logistic(a[i]);
         if (!exact) EACH e[i] = ea[i] * slope(a[i]);
         break;
-    case SQRT: /* below a the slope is steeper; roots are never farther apart than the root of what is between */
+    case SQRT: /* below a the slope is steeper */
         EACH y[i] = sqrt(a[i]);
-        if (!exact) EACH {
-            double slow = sqrt(ea[i]), steep = ea[i] / (2.0 * y[i]);
-            e[i] = steep < slow ? steep : slow;
-        }
+        if (!exact) EACH e[i] = ea[i] == 0 ? 0.0 : ea[i] / (2.0 * y[i]);
         break;
     case RSQRT:
         EACH y[i] = 1.0 / sqrt(a[i]);
